@@ -28,7 +28,10 @@ def cluster(args):
     args.scale = args.scale or args.data is None  # the wines are in different units
     X, scaler = (table.X, None) if table.is_mixed else scaled(args, table)
     model = new_model(args, table)
-    fitting = fit(args, table, model, X)
+    fitting = fit(model, X, args.verbose)
+    if args.columns is not None and table.is_mixed:
+        for title in model.left_out_.keys() - (args.kinds or {}).keys():
+            complain(f"warning: column {title} is left out: {model.left_out_[title]}")
     if args.out is not None:
         write_clusters(args, table, model)
     if args.plot is not None:
@@ -67,13 +70,13 @@ def numbers_rows(cells, title):
         return False
 
 
-def fit(args, table, model, X):
+def fit(model, X, verbose):
     """Fit a model, with a line of progress; return the seconds. Errors become UserErrors."""
     begin = perf_counter()
     try:
         with (
             ProgressLine("fitting") as progress,
-            nullcontext() if args.verbose else progress_callback(partial(follow, progress)),
+            nullcontext() if verbose else progress_callback(partial(follow, progress)),
         ):
             model.fit(X)
     except (ValueError, OverflowError) as error:

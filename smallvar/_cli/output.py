@@ -222,7 +222,8 @@ def write_frame(file, origin, results, suffix):
         with tempfile.TemporaryFile() as text:
             write_text(text, origin, {}, ",", every_row=False)
             text.seek(0)
-            frame = pd.read_csv(text, encoding=origin.encoding, low_memory=False)
+            signs = {"decimal": origin.decimal, "thousands": origin.thousands or None}
+            frame = pd.read_csv(text, encoding=origin.encoding, low_memory=False, **signs)
     if len(frame) != n:
         raise UserError(f"{origin.name} has changed since it was read")
     if (labels < 0).any():  # masked integers: rows left out are null, and the others stay integers

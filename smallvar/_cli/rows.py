@@ -50,8 +50,8 @@ NAMES_OF_TOTALS = frozenset(
 TOTAL = re.compile(r"((grand|sub)[ -]?)?totals?\b|sum\b *(\(|:|of\b|$)", re.IGNORECASE)
 MEAN = re.compile(r"(mean|average|avg\.?) *(\(|:|of\b)", re.IGNORECASE)
 LONGEST_TOTAL = 30  # characters of the name of a total
-SEPARATORS = np.isin(np.arange(256), list(b" \t\r\n,;|"))
-DIGITS = np.isin(np.arange(256), list(b"0123456789"))
+# a zero between a sign between cells and a digit; zeros are found first, as these are few
+PERHAPS_CODES = re.compile(r"0(?<=[\s,;|]0)\d")
 
 
 class WordColumn:
@@ -195,20 +195,14 @@ class Rows:
                     self.last.extend([(line, ["0"] * file.width)])
                     self.append(numbers)
                     continue
-                rows = []
                 # a quoted cell may go on behind the block, so the lines after it are offered, too
-                records = file.split(chain(block, lines), line)
+                rows, records = [], file.rows_of(chain(block, lines), line, gaps)
                 for line, cells, _ in records:
-                    if len(cells) < 2 and file.is_blank(cells):
-                        # missing values of a table of one column, if text follows
-                        gaps += [line] * (file.width == 1 and line not in file.left_out)
-                    else:
-                        rows += [(gap, [""]) for gap in gaps]
-                        gaps.clear()
-                        if line not in file.left_out:
-                            rows.append((line, cells))
+                    if line not in file.left_out:
+                        rows.append((line, cells))
                     if line >= end:
                         break
+                line = max(line, end)
                 self.add(rows)
                 progress.show(done=share())
         beyond = [number for number in file.args.skip_rows or () if number > line]
@@ -226,10 +220,7 @@ class Rows:
             if "." in text or file.delimiter == ",":
                 return None
             text, lines = text.replace(",", "."), [line.replace(",", ".") for line in lines]
-        # loadtxt reads 007 as 7; a zero between a sign between cells and a digit may begin a code
-        signs = np.frombuffer(f"\n{text} ".encode(), dtype=np.uint8)
-        zeros = np.flatnonzero(signs[1:-1] == ord("0"))
-        if np.any(SEPARATORS[signs[zeros]] & DIGITS[signs[zeros + 2]]):  # perhaps codes like 007
+        if PERHAPS_CODES.search(f"\n{text}"):  # loadtxt reads 007 as 7
             return None
         try:
             delimiter = None if file.delimiter == " " else file.delimiter
@@ -386,6 +377,8 @@ class Rows:
         if signs[0] == "" and either is not None:
             readings = f"{either.replace(',', '')} or {either.replace(',', '.')}"
             reason = f"has {shortened(either)}, which may be {readings}"
+            if column.others:
+                reason += f", and {shortened(column.others[0])}, which is no number"
             self.refuse(column, reason, ": give --decimal . or --decimal ,")
         currencies = {number.currency for number in numbers.values()} - {""}
         if len(currencies) > 1:

@@ -230,9 +230,7 @@ def read_table(path, args):
         raise UserError(f"cannot read {shown}: {words}") from error
     except MemoryError as error:
         raise UserError(f"cannot read {shown}: not enough memory") from error
-    # A name is bytes on some systems; what is not text in it becomes an escape.
-    name = os.path.basename(shown).encode(errors="backslashreplace").decode()
-    return replace(without_identifiers(table, args), name=name)
+    return without_identifiers(table, args)
 
 
 def standard_input():
@@ -331,10 +329,10 @@ def read_text(source, args):
     """Read a text file."""
     file = TextFile(source, args)
     picked = pick_columns(source.name, args, file.titles)
-    if args.columns is None and len(set(picked) - file.blank) > 0:
-        for j in file.blank & set(picked):
-            file.note(f", column {j + 1} is left out: no name, and no values")
-        picked = [j for j in picked if j not in file.blank]
+    if args.columns is None and set(picked) - file.unnamed.keys():
+        for j in sorted(file.unnamed.keys() & set(picked)):
+            file.note(f", column {j + 1} is left out: no name, and {file.unnamed[j]}")
+            picked.remove(j)
     titles = [file.titles[j] for j in picked]
     if titles.count("") > (args.columns is not None):
         raise UserError(
@@ -346,21 +344,15 @@ def read_text(source, args):
         j for j in picked if kinds.get(file.titles[j], "") in ("categorical", "bernoulli", None)
     }
     numbers, words = file.read(picked, unchecked)
-
-    def place(row):
-        return f"line {file.lines_of([row - 1])[0]}"
-
-    found = [j for j in picked if j in words]
-    refused = [f"{file.titles[j]} ({shortened(next(filter(None, words[j]), ''))})" for j in found]
     columns = {t: words.get(j, numbers[:, j]) for t, j in zip(titles, picked, strict=True)}
     if args.na is None:
         refuse_sentinels(source.name, columns)
     X = numbers if picked == list(range(file.width)) else numbers[:, picked]
-    table = Table(X, titles, "", origin=file)
-    table = numbers_or_mixed(
-        source, args, table, columns, refused, [file.titles[j] for j in found], place
-    )
-    return replace(table, notes=(*file.notes, *table.notes))
+
+    def place(row):
+        return f"line {file.lines_of([row - 1])[0]}"
+
+    return numbers_or_mixed(source, args, X, columns, file, file.notes, place)
 
 
 def read_npy(source, args):
@@ -380,33 +372,25 @@ def read_npy(source, args):
     titles = [str(j + 1) for j in range(X.shape[1])]
     picked = pick_columns(name, args, titles)
     X = X if picked == list(range(X.shape[1])) else X[:, picked]
-    table = Table(X, [titles[j] for j in picked], "", origin=source)
-    columns = dict(zip(table.titles, X.T, strict=True))
-    return numbers_or_mixed(source, args, table, columns)
+    columns = {titles[j]: column for j, column in zip(picked, X.T, strict=True)}
+    return numbers_or_mixed(source, args, X, columns, source)
 
 
 def read_parquet(source, args):
     """Take the columns of a .parquet file."""
     refuse_text_options(source, args)
     frame = source.frame()
-    import pandas as pd
-
     titles = [str(name) for name in frame.columns]
     picked, notes = pick_columns(source.name, args, titles), []
     if args.columns is None:
         index = [j for j in picked if INDEX_NAME.fullmatch(titles[j])]
         notes = [f"{source.name}, column {titles[j]} is left out: an index" for j in index]
         picked = [j for j in picked if j not in index] or picked
-    names, frame = [titles[j] for j in picked], frame.iloc[:, picked]
-    types = dict(zip(names, frame.dtypes, strict=True))
-    words = [name for name in names if not pd.api.types.is_numeric_dtype(types[name])]
-    X = frame
-    if not words:
+    X = frame = frame.iloc[:, picked]
+    if all(map(is_numeric, frame.dtypes)):
         narrow = all(kind == np.float32 for kind in frame.dtypes)
         X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
-    table = Table(X, names, "", notes=tuple(notes), origin=source)
-    shown = [f"{name} ({types[name]})" for name in words]
-    return numbers_or_mixed(source, args, table, frame, shown, words)
+    return numbers_or_mixed(source, args, X, frame, source, notes)
 
 
 def refuse_text_options(source, args):
@@ -421,35 +405,37 @@ def refuse_text_options(source, args):
 # Numbers without gaps, or columns of any kind
 
 
-def numbers_or_mixed(source, args, table, columns, words=(), names=(), place="row {}".format):
-    """The table, if its columns are numbers without gaps; otherwise as a mixed one.
+def numbers_or_mixed(source, args, X, columns, origin, notes=(), place="row {}".format):
+    """The Table, if its columns are numbers without gaps; otherwise a mixed one.
 
-    ``columns`` are those of the table by title; ``words`` says which are no numbers, in short, and
-    ``names`` are their titles. ``place`` turns the number of a row, from 1, into words.
+    ``columns`` are those of X by title, a dict or DataFrame. ``place`` turns the number of a row,
+    from 1, into words.
     """
-    name, (n, d) = source.name, table.X.shape
+    name, titles, (n, d) = source.name, [*map(str, columns)], X.shape
+    # a name is bytes on some systems; what is not text in it becomes an escape
+    shown = os.path.basename(name).encode(errors="backslashreplace").decode()
+    table = Table(X, titles, shown, notes=tuple(notes), origin=origin)
     needs = (name for name in ("scale", "shapes", "drop_missing") if getattr(args, name))
     option = next(map(option_of, needs), None)  # for which all columns must be numbers
     if n == 0 or d == 0:
         raise UserError(f"{name} has no values: {counted(n, 'row')}, {counted(d, 'column')}")
     otherwise = f"; without {option}, words and gaps are taken, too, each column by its kind"
-    why = not_numeric(words) if words else None
+    words = [title for title in columns if not is_numeric(columns[title].dtype)]
+    why = not_numeric(words, columns) if words else None
     if words and option is not None:
-        advice = f"; {leave_out(names)}" if len(set(names)) == len(names) else ""
-        raise UserError(f"{name}: {why}{advice}{otherwise}")
+        raise UserError(f"{name}: {why}; {leave_out(words)}{otherwise}")
     if words or args.kinds is not None:
         for title, column in columns.items() if isinstance(columns, dict) else ():
             if column.dtype.kind == "f":
                 find_gaps(source, column[:, np.newaxis], [title], place)
     else:
-        kept, why = find_gaps(source, table.X, table.titles, place)
+        kept, why = find_gaps(source, X, titles, place)
         if why is None:
             return table
         if args.drop_missing and kept.any():
-            return replace(table, X=table.X[kept], kept=kept)
+            return replace(table, X=X[kept], kept=kept)
         if option is not None:
-            columns = zip(table.titles, table.X.T, strict=True)
-            empty = [title for title, column in columns if np.isnan(column).all()]
+            empty = [titles[j] for j in np.flatnonzero(np.isnan(X).all(axis=0))]
             if empty:
                 noun = "column {} is" if len(empty) == 1 else "columns {} are"
                 raise UserError(
@@ -458,15 +444,23 @@ def numbers_or_mixed(source, args, table, columns, words=(), names=(), place="ro
             if args.drop_missing:
                 raise UserError(f"{name}: --drop-missing leaves no row, each has a missing value")
             raise UserError(f"{name}, {why}; --drop-missing leaves such rows out{otherwise}")
-    notes = [*table.notes, *merged_cells(name, columns), *telling_the_same(name, columns)]
-    return replace(table, X=columns, why=why, notes=tuple(notes))
+    more = *merged_cells(name, columns), *telling_the_same(name, columns)
+    return replace(table, X=columns, why=why, notes=(*table.notes, *more))
 
 
-def not_numeric(words):
-    """Text: which columns are not numeric."""
-    more = f" and {len(words) - 5} more" if len(words) > 5 else ""
-    noun = "column" if len(words) == 1 else "columns"
-    return f"{noun} {', '.join(words[:5])}{more} not numeric"
+def is_numeric(dtype):
+    """Whether a type of numpy, pandas or pyarrow is of numbers."""
+    return dtype.kind in "biuf"
+
+
+def not_numeric(titles, columns):
+    """Text: which columns are not numeric, and a cell of each."""
+    more = f" and {len(titles) - 5} more" if len(titles) > 5 else ""
+    words = []
+    for title in titles[:5]:
+        cells = np.asarray(columns[title], dtype=object)[~missing_cells(columns[title])]
+        words.append(f"{title} ({shortened(str(cells[0]) if len(cells) else '')})")
+    return f"column{'' if len(titles) == 1 else 's'} {', '.join(words)}{more} not numeric"
 
 
 def leave_out(names):

@@ -42,7 +42,7 @@ class TextFile:
     all ``width`` columns, and ``has_header`` says whether they are in the file. ``first_line`` is
     the number of the line of the header, or of the first row, and ``start`` of the last line
     before the rows. ``left_out`` are lines below that are no rows. ``words`` are the positions of
-    columns that begin with words, ``blank`` those of columns without a title and values.
+    columns that begin with words, and ``unnamed`` says why columns without a title are left out.
     """
 
     kind = "text"
@@ -84,10 +84,7 @@ class TextFile:
             ):
                 yield lines, lambda: raw.tell() / size
         except UnicodeError as error:
-            if wanted is not None:
-                words = f"{self.name} is not a text file in {wanted}: {error}"
-                raise UserError(words) from error
-            raise UserError(self.explain_encoding()) from error
+            raise UserError(self.explain_encoding(error)) from error
         except LookupError as error:
             raise UserError(f"--encoding {wanted}: {error}") from error
 
@@ -95,25 +92,24 @@ class TextFile:
         """The bytes of the file, decompressed."""
         return gzip.GzipFile(fileobj=raw) if self.source.packed else io.BufferedReader(raw)
 
-    def explain_encoding(self):
-        """Say where the file is not UTF-8, and which option helps."""
-        what = f"{self.name} is not a text file in UTF-8"
+    def explain_encoding(self, error):
+        """Say where the file is not in its encoding and, if none is given, which option helps."""
+        what = f"{self.name} is not a text file in"
+        if self.args.encoding is not None:
+            return f"{what} {self.args.encoding}: {error}"
+        block, at = error.object, error.start  # a block of the file, from its beginning at first
+        if block.startswith(MARK_OF_GZIP) and at == 1:
+            return f"{self.name} is compressed: its name must end in {self.source.kind}.gz"
+        if block.startswith(MARKS_OF_UTF_16) and at == 0:
+            return f"{what} UTF-8, but perhaps in UTF-16: try --encoding utf-16"
         with open(self.source.path, "rb", buffering=0) as raw, self.unpacked(raw) as lines:
-            for number, line in enumerate(lines, 1):
-                if number == 1 and line.startswith(MARK_OF_GZIP):
-                    return f"{self.name} is compressed: its name must end in {self.source.kind}.gz"
-                if number == 1 and line.startswith(MARKS_OF_UTF_16):
-                    return f"{what}, but perhaps in UTF-16: try --encoding utf-16"
-                try:
-                    line.decode()
-                except UnicodeDecodeError as error:
-                    at = error.start
-                    around = line[max(0, at - 10) : at + 10].decode("cp1252", "replace").strip()
-                    return (
-                        f"{what}: byte 0x{line[at]:02x} in line {number}; --encoding cp1252 "
-                        f"(western European) reads {around!r} there, or name another encoding"
-                    )
-        return what
+            are_text = (line.decode(errors="ignore").encode() == line for line in lines)
+            number = next(number for number, is_text in enumerate(are_text, 1) if not is_text)
+        around = block[max(0, at - 10) : at + 10].decode("cp1252", "replace").splitlines()
+        return (
+            f"{what} UTF-8: byte 0x{block[at]:02x} in line {number}; --encoding cp1252 (western "
+            f"European) reads {max(around, key=len).strip()!r} there, or name another encoding"
+        )
 
     @property
     def encoding(self):
@@ -182,20 +178,24 @@ class TextFile:
         as are lines that are left out.
         """
         before = self.first_line - self.header_lines
-        gaps = []  # blank lines of a table of one column: missing values, if a row follows
         with self.opened() as (lines, _):
-            for line, cells, held in self.split(islice(lines, before, None), before):
-                if self.is_blank(cells):
-                    gaps += [line] * (self.width == 1 and line not in self.left_out)
-                    continue
-                yield from ((gap, '""', [""], True) for gap in gaps)
-                gaps.clear()
+            for line, cells, held in self.rows_of(islice(lines, before, None), before, []):
                 is_row = line > self.start and line not in self.left_out
                 yield line, "".join(held).rstrip("\r\n"), cells, is_row
 
-    def is_blank(self, cells):
-        """Whether a row is a blank line."""
-        return not cells or (len(cells) == 1 and self.width != 1 and not cells[0].strip())
+    def rows_of(self, lines, before, gaps):
+        """As `split`, without blank lines.
+
+        In a table of one column these are missing values, if a row follows; until then ``gaps``
+        (INOUT) has their numbers.
+        """
+        for line, cells, held in self.split(lines, before):
+            if not cells or (len(cells) == 1 and self.width != 1 and not cells[0].strip()):
+                gaps += [line] * (self.width == 1 and line not in self.left_out)
+                continue
+            yield from ((gap, [""], ['""']) for gap in gaps)
+            gaps.clear()
+            yield line, cells, held
 
     def lines_of(self, rows):
         """The numbers of the lines of some rows, by their positions from 0."""
@@ -329,13 +329,15 @@ class TextFile:
             if self.has_header:
                 taken, other = "the header", "it is a row, add a line of names above it"
             self.note(f", line {self.first_line} is taken as {taken}, {doubt}; if {other}")
-        self.words, self.blank = set(), set()
+        self.words, self.unnamed = set(), {}
         for j, cells in enumerate(zip(*rows, strict=True)):
             there = [cell for cell in cells if not is_missing(cell)]
             if there and not self.are_numbers(there):
                 self.words.add(j)
-            if not there and not self.titles[j]:
-                self.blank.add(j)
+            # from 0 as in files of pandas, or from 1 as in those of R
+            of_rows = [[*map(str, range(first, len(cells) + first))] for first in (0, 1)]
+            if not self.titles[j] and (not there or (len(there) > 1 and there in of_rows)):
+                self.unnamed[j] = "it numbers the rows" if there else "no values"
 
     def find_decimal(self, rows):
         """Find the decimal sign, by the cells of the first rows if it is not given."""
@@ -415,6 +417,7 @@ class TextFile:
                 break
             self.words |= words
         rows.check(used, unchecked, signs)
+        self.thousands = signs[1] if signs else ""
         self.left_out |= set(rows.below)
         return rows.result(words, signs)
 
