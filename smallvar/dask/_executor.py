@@ -42,10 +42,18 @@ LOOPBACK = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127
 MAX_FITS = 2  # fits whose states a worker keeps
 
 
-def delayed_parts(collection, optimized=True):
-    """The partitions of a dask collection, as a list."""
-    parts = collection.to_delayed(optimize_graph=optimized)
-    return np.ravel(np.array(parts, dtype=object)).tolist()
+def delayed_parts(*collections):
+    """The partitions of dask collections, a list for each.
+
+    Dask may read several files as one partition of some columns, but not of others: then their
+    graphs are not optimized.
+    """
+    for optimized in (True, False):
+        parts = [collection.to_delayed(optimize_graph=optimized) for collection in collections]
+        parts = [np.ravel(np.array(several, dtype=object)).tolist() for several in parts]
+        if len({len(several) for several in parts}) == 1:
+            break
+    return parts
 
 
 class Parts:
@@ -73,10 +81,6 @@ class Parts:
                 )
             X, groups = X.drop(columns=[groups]), X[groups]
         if columns is not None:  # a DataFrame, which does not know the lengths of its partitions
-            # dask may read several files as one partition for weights or data sets, but not for X
-            beside = [c for c in (sample_weight, groups) if is_dask_collection(c)]
-            self.optimized = len({len(delayed_parts(c)) for c in (X, *beside)}) == 1
-            rows = delayed_parts(X, self.optimized)
             self.names, self.sizes = list(X.columns), None
             types = [t for t in X.dtypes if isinstance(t, np.dtype)]
         else:
@@ -87,8 +91,7 @@ class Parts:
                 )
             # lengths are NaN after operations such as a selection by a mask
             self.sizes = X.chunks[0] if np.isfinite(X.chunks[0]).all() else None
-            self.names, self.optimized = None, True
-            rows, types = delayed_parts(X), [X.dtype]
+            self.names, types = None, [X.dtype]
         self.collection = X
         self.n_features = X.shape[1] if columns is None else len(self.names)
         if not self.n_features:
@@ -97,30 +100,24 @@ class Parts:
         self.row_bytes = max([t.itemsize for t in types] or [8]) * self.n_features
         # of results that have the type of the data
         self.dtype = np.float32 if types and all(t == np.float32 for t in types) else np.float64
-        weights, sets = [None] * len(rows), [None] * len(rows)
-        if sample_weight is not None:
-            if np.ndim(sample_weight) == 0 and not is_dask_collection(sample_weight):
-                weights = [float(sample_weight)] * len(rows)
+        beside = sample_weight, groups
+        rows, *delayed = delayed_parts(X, *filter(is_dask_collection, beside))
+        columns = [rows]
+        for name, values in zip(("sample_weight", "groups"), beside, strict=True):
+            if is_dask_collection(values):
+                columns.append(delayed.pop(0))
+                if len(columns[-1]) != len(rows):
+                    counts = f"{len(columns[-1])} for {len(rows)}"
+                    raise ValueError(f"{name} must have the partitions of X, got {counts}")
+            elif values is None or np.ndim(values) == 0:
+                columns.append([None if values is None else float(values)] * len(rows))
             else:
-                weights = self._split(sample_weight, len(rows), "sample_weight", as_floats)
-        if groups is not None:
-            sets = self._split(groups, len(rows), "groups", np.asarray)
-        self.each = list(zip(rows, weights, sets, strict=True))
+                columns.append(self._split(values, name))
+        self.each = list(zip(*columns, strict=True))
 
-    def _split(self, values, count, name, as_array):
-        """List of the ``values`` of each partition, one for each row; ``name`` is for errors.
-
-        A dask collection must have the partitions of X; anything else is converted by ``as_array``
-        and split where the partitions of X end.
-        """
-        if is_dask_collection(values):
-            parts = delayed_parts(values, self.optimized)
-            if len(parts) != count:
-                raise ValueError(
-                    f"{name} must have the partitions of X, got {len(parts)} for {count}"
-                )
-            return parts
-        values = as_array(values)
+    def _split(self, values, name):
+        """List of the ``values`` of each partition, one for each row; ``name`` is for errors."""
+        values = as_floats(values) if name == "sample_weight" else np.asarray(values)
         if self.sizes is None:
             raise ValueError(
                 f"{name} must be a dask collection where the sizes of the partitions of X "

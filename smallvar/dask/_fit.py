@@ -76,8 +76,10 @@ def check_supported(model, kind):
         value, default = getattr(model, name), defaults[name]
         if value is not default and value != default:
             raise ValueError(f"{name} must be {default!r} for a dask collection, got {value!r}")
-    if hasattr(model, "algorithm"):
-        check_option(model.algorithm, "algorithm", ("serial", "delayed"))
+    for name, words in (("algorithm", ("collapsed", "merge")), ("lam", ("farthest-first",))):
+        value = getattr(model, name, None)
+        if isinstance(value, str) and value in words and kind is not smallvar.MiniBatchDPMeans:
+            raise ValueError(f"{name} must not be {value!r} for a dask collection")
     if kind is smallvar.HDPMeans:
         for name in ("lam_local", "lam_global"):
             if isinstance(getattr(model, name), str):
@@ -86,8 +88,6 @@ def check_supported(model, kind):
                     f"{getattr(model, name)!r}: fit smallvar.HDPMeans to a sample of whole data "
                     f"sets and take its {name}_"
                 )
-    elif kind in (smallvar.DPMeans, smallvar.SphericalDPMeans) and isinstance(model.lam, str):
-        check_option(model.lam, "lam", ("auto",))
 
 
 # ---- the rows of a collection --------------------------------------------------------------------

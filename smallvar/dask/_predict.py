@@ -20,7 +20,14 @@ from smallvar._core.fitted_rows import without_rows
 from smallvar._core.row_model import measure_mixture
 from smallvar._core.validation import as_weights, check_flag, check_reach
 from smallvar._sweeps.in_order import error_of
-from smallvar.dask._executor import Block, Parts, call_realigned, checked_sets, threads_here
+from smallvar.dask._executor import (
+    Block,
+    Parts,
+    call_realigned,
+    checked_sets,
+    name_partition,
+    threads_here,
+)
 from smallvar.dask._sweep import labels_after
 
 SUPPORTED = (
@@ -117,9 +124,15 @@ def _fitted_labels_in_sets(step, remap, sets_before, model, X, weight, groups, p
 # ---- all partitions ------------------------------------------------------------------------------
 
 
+def call_on_part(function, *arguments):
+    """Call a function on a partition, whose number, the last argument, errors name."""
+    with name_partition(arguments[-1]):
+        return call_realigned(function, *arguments)
+
+
 def delayed_on_parts(function, model, parts):
     """Delayed results of ``function(model, X, weight, groups, p)`` for each partition p."""
-    shared, function = delayed(model, traverse=False), delayed(partial(call_realigned, function))
+    shared, function = delayed(model, traverse=False), delayed(partial(call_on_part, function))
     return [function(shared, *part, p) for p, part in enumerate(parts.each)]
 
 
