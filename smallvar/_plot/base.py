@@ -44,9 +44,8 @@ class Display:
 def certainty_of(estimator: Any) -> str:
     """Whether the number of clusters of an estimator is clear, as text; empty if nobody knows."""
     path = getattr(estimator, "path_", estimator)
+    no_other = len(getattr(path, "counts", ())) == 1
     confidence = getattr(estimator, "confidence_", getattr(path, "confidence", None))
-    counts = getattr(path, "counts", None)
-    no_other = counts is not None and len(counts) == 1
     return "" if no_other else certainty(confidence)
 
 
@@ -65,8 +64,7 @@ def divide_axes(ax, rows, columns, **options):
 
 def write_title(ax, text):
     """Set a title in a size that fits the width of the axes; "$" in it is not mathematics."""
-    width = ax.get_window_extent().width * 72 / ax.get_figure().dpi
-    longest = max(map(len, text.split("\n")))
+    width, longest = size_in_points(ax)[0], max(map(len, text.split("\n")))
     ax.set_title(text, size=float(np.clip(width / (0.55 * longest), 6, 11)), parse_math=False)
 
 
@@ -77,28 +75,6 @@ def write_label(ax, axis, text):
         text = "\n".join(wrap(text, max(len(text) // 2 + 4, 1), max_lines=2, placeholder="..."))
     size = float(np.clip(space / (0.55 * max(map(len, text.split("\n")), default=1)), 6, 10))
     (ax.set_ylabel if axis == "y" else ax.set_xlabel)(text, size=size, parse_math=False)
-
-
-def write_legend(ax):
-    """Draw a legend in the axes, or in one line above them if they are lower than 130 points."""
-    width, height = size_in_points(ax)
-    _, texts = ax.get_legend_handles_labels()
-    if not texts:
-        return
-    if height >= 130:
-        ax.legend(frameon=False, fontsize=8)
-        return
-    # fontsize: a letter is about 0.55 of it wide, and a line and its gaps take 6 letters an entry
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=len(texts),
-        frameon=False,
-        fontsize=float(np.clip(width / (0.55 * sum(len(text) + 6 for text in texts)), 5, 8)),
-        borderaxespad=0.1,
-        handletextpad=0.4,
-        columnspacing=1.0,
-    )
 
 
 def size_in_points(ax):

@@ -328,26 +328,10 @@ def draw_clusters(axes, points, labels, centers, rng, names, sizes):
 
 
 def project(points, centers, titles, labels):
-    """Coordinates of points and centers in two dimensions.
+    """Coordinates of points (n, d) and centers in two dimensions, and the titles of these.
 
     A single column is stacked up in bins. More than two are projected: on discriminant axes if
-    there are labels of two clusters, else on principal components.
-
-    Parameters
-    ----------
-    points, centers : ndarray of shape (n, d) and (k, d)
-        The data and the centers.
-    titles : list of str
-        Names of the columns.
-    labels : ndarray of shape (n,)
-        Clusters to separate, -1 for none.
-
-    Returns
-    -------
-    points, centers : ndarray of shape (n, 2) and (k, 2)
-        Their coordinates in the picture.
-    axis_titles : list of str
-        Titles of the two axes.
+    there are ``labels`` of two clusters, else on principal components.
     """
     axis_titles = list(titles)
     if len(titles) == 1:
@@ -367,27 +351,21 @@ def project(points, centers, titles, labels):
         return points[:, :2], centers[:, :2], axis_titles[:2]
     origin = points.mean(axis=0)  # far from zero, squares would cancel
     points, centers = points - origin, centers - origin
-    projection = _discriminant_axes(points, labels)
-    if projection is not None:
-        axes, axis_titles = projection
-        return points @ axes, centers @ axes, axis_titles
-    return _principal_components(points, centers)
+    axes, axis_titles = _discriminant_axes(points, labels) or _principal_axes(points)
+    return points @ axes, centers @ axes, axis_titles
 
 
-def _principal_components(points, centers):
-    """Coordinates along the first two principal components, and titles."""
+def _principal_axes(points):
+    """Directions (d, 2) of the first two principal components of centered points, and titles."""
     from sklearn.decomposition import PCA
 
-    pca = PCA(n_components=2, random_state=0)
     with np.errstate(invalid="ignore"):  # 0 / 0 if all points are equal
-        points = pca.fit_transform(points)
-    axis_titles = [
-        f"{order} principal component ({share:.0%} of the variance)"
-        for order, share in zip(
-            ("first", "second"), np.nan_to_num(pca.explained_variance_ratio_), strict=False
-        )
+        pca = PCA(n_components=2, random_state=0).fit(points)
+    shares = zip(("first", "second"), np.nan_to_num(pca.explained_variance_ratio_), strict=True)
+    titles = [
+        f"{order} principal component ({share:.0%} of the variance)" for order, share in shares
     ]
-    return points, pca.transform(centers) if len(centers) else centers[:, :2], axis_titles
+    return pca.components_.T, titles
 
 
 def _discriminant_axes(points, labels):

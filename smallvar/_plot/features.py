@@ -227,21 +227,12 @@ def draw_over_columns(panels, components, titles, size):
             continue
         axes.bar(position, component, color=BLUE, width=0.8)
         axes.set_xticks(position[::step])
-        for x, title in zip(position[::step], shown_titles, strict=True) if in_last_row else ():
-            text = axes.annotate(
-                title,
-                (x, 0),
-                xycoords=axes.get_xaxis_transform(),
-                xytext=(0, -5),
-                textcoords="offset points",
-                ha="center",
-                va="top",
-                size=size - 1,
-                rotation=90 if upright else 0,
-                parse_math=False,
-            )
+        if in_last_row:
+            axes.tick_params(axis="x", labelbottom=True, labelrotation=90 if upright else 0)
+            axes.set_xticklabels(shown_titles, parse_math=False)
             # titles above the last row hang where there is no panel: they need no extra space
-            text.set_in_layout(i // columns == (len(panels) - 1) // columns)
+            for text in axes.get_xticklabels():
+                text.set_in_layout(i // columns == (len(panels) - 1) // columns)
     if d > BARS:
         for axes in panels[-columns:]:
             axes.set_xlabel("column", size=size)

@@ -14,7 +14,6 @@ from smallvar._plot.base import (
     divide_axes,
     size_in_points,
     write_label,
-    write_legend,
     write_title,
 )
 
@@ -179,7 +178,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         write_label(ax, "y", "criterion above the lowest")
         if index is not None and finite[index]:
             self._mark_best(ax, index, above_lowest, f"K = {path.best:,}, chosen")
-        write_legend(ax)
+            ax.legend(frameon=False, fontsize=8)
         self._format_counts(ax)
 
     def _draw_error(self, ax, index, first):
@@ -201,7 +200,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         use_log_scale(ax, path.error)
         write_label(ax, "y", path.error_name)
         if first:
-            write_legend(ax)
+            ax.legend(frameon=False, fontsize=8)
         self._format_counts(ax)
 
     def _limits(self):

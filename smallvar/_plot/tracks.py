@@ -244,20 +244,9 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
 
 
 def draw_tracks(axes, tracks, steps, colors, dead, labels):
-    """Draw tracks, their beginnings and their ends.
+    """Draw tracks, their beginnings, and their ends, which are gray where they are ``dead``.
 
-    Parameters
-    ----------
-    axes : Axes
-        Axes to draw on.
-    tracks, steps : list of ndarray of shape (n_seen, 2) and (n_seen,)
-        Positions of each track, and the steps in which it was there.
-    colors : ndarray of shape (n_tracks, 3)
-        The color of each track.
-    dead : ndarray of bool of shape (n_tracks,)
-        Whether each track was forgotten: its end is gray then.
-    labels : list of int
-        Numbers of the clusters.
+    ``tracks`` are the positions of each, (n_seen, 2), and ``steps`` those in which it was there.
     """
     from matplotlib.collections import LineCollection
 
@@ -274,7 +263,6 @@ def draw_tracks(axes, tracks, steps, colors, dead, labels):
                 colors=color[chosen],
                 linewidths=width,
                 linestyles=[style],
-                capstyle="butt" if style != "solid" else "round",
                 zorder=2,
             )
         )
