@@ -1,6 +1,9 @@
 """Tables for the tests of the command line, as arrays and as files."""
 
+import gzip
 import io
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,6 +22,25 @@ def as_npy(X):
     file = io.BytesIO()
     np.save(file, X)
     return file.getvalue()
+
+
+def write(name, content):
+    """Write text, bytes or an array to a file; text is compressed for .gz."""
+    if isinstance(content, np.ndarray):
+        content = as_npy(content)
+    elif isinstance(content, str):
+        content = content.encode()
+        if name.lower().endswith(".gz"):
+            content = gzip.compress(content)
+    Path(name).write_bytes(content)
+    return name
+
+
+def typed(message):
+    """The options that an error says to type, as words of a shell."""
+    ways = [r"give (--[a-z]+ \S)", r"try (--encoding \S+)", r"(--encoding \S+) \("]
+    ways += [r"(--[a-z-]+[ =](?:'[^']*'|\S+)) (?:takes|leaves|keeps)"]
+    return next(m[1] for way in ways if (m := re.search(way, message)))
 
 
 def blobs():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_tables import as_csv, as_npy
+from cli_tables import as_csv, as_npy, typed, write
 
 from smallvar._cli.arguments import parse
 from smallvar._cli.cells import find_header, signs_of, taken_apart
@@ -29,18 +29,6 @@ NAN = np.nan
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def write(name, content):
-    """Write text, bytes or an array to a file; text is compressed for .gz."""
-    if isinstance(content, np.ndarray):
-        content = as_npy(content)
-    elif isinstance(content, str):
-        content = content.encode()
-        if name.lower().endswith(".gz"):
-            content = gzip.compress(content)
-    Path(name).write_bytes(content)
-    return name
 
 
 def read(content, options="", name="t.csv"):
@@ -66,13 +54,6 @@ def outcome_of(content, name):
     """Read a damaged file, which may end in a UserError, but in no other."""
     with contextlib.suppress(UserError):
         read(content, name=name)
-
-
-def typed(message):
-    """The options that an error says to type, as words of a shell."""
-    ways = [r"give (--[a-z]+ \S)", r"try (--encoding \S+)", r"(--encoding \S+) \("]
-    ways += [r"(--[a-z-]+[ =](?:'[^']*'|\S+)) (?:takes|leaves|keeps)"]
-    return next(m[1] for way in ways if (m := re.search(way, message)))
 
 
 # Text
@@ -181,7 +162,9 @@ def test_cells(text, options, expected):
         ("2024-01-31,1\n2024-02-29,2\n2024-01-31,3\n", 3, "12", ""),
         ('"a\nb",c\n1,2\n3,4\n', 2, ["a\nb", "c"], ""),
         ("b,c\nr1,1,2\nr2,3,4\nr3,9,8\n", 3, ["", "b", "c"], ""),  # R leaves out a title
-        ("b,c\n1,2,\n3,4,\n90,8,\n", 3, "bc", "column 3 is left out: no name, and no values"),
+        ("b,c\n1,2,\n3,4,\n90,8,\n", 3, "bc", "3 is left out: no name, and no values"),
+        (",b,c\n0,1,2\n1,2,5\n2,8,9\n", 3, "bc", "1 is left out: no name, and it numbers"),
+        ('"","b","c"\n"1",1,2\n"2",2,5\n', 2, "bc", "1 is left out: no name, and it numbers"),
     ],
 )  # fmt: skip
 def test_header(text, n, titles, told):
@@ -254,9 +237,6 @@ def test_words_are_no_numbers_with_signs(cell):
     assert taken_apart(cell) is None
 
 
-SPOTS = ["1,2\n" * 40, "1,2\n" * 2000]  # the slip is among the first rows, or far below
-
-
 @pytest.mark.parametrize(
     ("options", "text", "message"),
     [
@@ -275,11 +255,12 @@ SPOTS = ["1,2\n" * 40, "1,2\n" * 2000]  # the slip is among the first rows, or f
         ("", "a,b\n1,2\n3,4\na,b\n1,2\na,b\n5,6\n", "some lines repeat the header: --skip-rows 4,"),
         ("", "a,b\n1,2\n3,-inf\n", "t.csv, line 3, column b: infinite value; --na=-inf takes"),
         ("", "a,b\n1,x\n1e999,y\n", "t.csv, line 3, column a: infinite value; --na inf takes"),
-        ("", ",a,b\n0,1,2\n", "column 1 has no name in the header; if it only numbers the rows, l"),
+        ("", ",a,b\n7,1,2\n", "column 1 has no name in the header; if it only numbers the rows, l"),
         ("--columns :b", ",a,,b\n1,2,3,4\n", "column 1 has no name in the header"),
         ("", "a\0,b\n1,2\n", "t.csv is not a text file in UTF-8"),
         ("", "a,b\n1,2\n3," + "4" * 200_000, "line 3: a cell has more than 131,072 characters"),
         ("", "a;b\n1;12,000\n2;3\n", "'12,000', which may be 12000 or 12.000: give --decimal . or"),
+        ("", "a;b\n1;2,500\n2;<3,5\n4;3\n", "may be 2500 or 2.500, and '<3,5', which is no number"),
         ("", "a;b\n$1;2\n\u20ac2;3\n", "column a has several currencies, $ and \u20ac; --exclude "),
         ("", "a;b\n1%;2\n2;3\n", "column a has numbers with and without %; --exclude a leaves it"),
         ("", "a,b\n1.6 kg,2\n300 g,3\n", "column a has numbers with units, like '1.6 kg': write"),
@@ -360,11 +341,6 @@ def test_blocks_of_plain_numbers_are_read_alike(seed, share, monkeypatch):
     monkeypatch.setattr(Rows, "plain_numbers", lambda *args: used.append(look(*args)))
     np.testing.assert_equal(quick, outcome())
     assert share or any(block is not None for block in used)
-
-
-def test_text_is_read_exactly():
-    X = np.random.default_rng(0).lognormal(sigma=20, size=(500, 7))
-    assert np.array_equal(read(as_csv(X)).X, X)
 
 
 def test_a_column_of_words_that_begins_late():

@@ -1,7 +1,6 @@
 """The options of the command, and checks of them that need no data."""
 
 import argparse
-import difflib
 import os
 import select
 import shutil
@@ -46,23 +45,13 @@ the data choose K, by a criterion of likelihood and description length."""
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UserError, so that errors are one line."""
 
-    def parse_args(self, args=None, namespace=None):
-        """Parse; a UserError for arguments that are not known names the nearest option."""
-        parsed, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            word, known = unknown[0].partition("=")[0], [*self._option_string_actions]
-            near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}", hint)
-        return parsed
-
     def _print_message(self, message, file=None):
         """Print a text such as that of --help; argparse would be silent where that fails."""
         print(message, end="", file=file)
 
-    def error(self, message, hint=""):
+    def error(self, message):
         """Raise a UserError for a wrong command line."""
-        raise UserError(f"{message} (see {self.prog} --help){hint}")
+        raise UserError(f"{message} (see {self.prog} --help)")
 
 
 def parse(argv):
@@ -369,9 +358,8 @@ def check_target(option, path, data, formats, more=""):
 
 def is_data(path, data):
     """Tell whether an existing file is the one that the data are read from."""
-    if data == "-":
-        try:
-            return os.path.samestat(os.stat(path), os.fstat(sys.stdin.fileno()))
-        except (AttributeError, OSError, ValueError):
-            return False
-    return data is not None and os.path.exists(data) and os.path.samefile(path, data)
+    try:
+        status = os.fstat(sys.stdin.fileno()) if data == "-" else os.stat(data or "")
+    except (AttributeError, OSError, ValueError):  # no data, or no standard input
+        return False
+    return os.path.samestat(os.stat(path), status)
