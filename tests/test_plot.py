@@ -3,6 +3,7 @@
 import inspect
 import re
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -47,43 +48,23 @@ def closed():
     pyplot.close("all")
 
 
-@pytest.fixture(scope="module")
-def path():
-    return cluster_path(X3, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def moving():
-    """Two clusters that move; the second ends after step 1 and is forgotten in step 3."""
-    X, times = [], []
-    for t in range(6):
-        X += [[t, 0.0], [t, 0.2]]
-        times += [t] * 2
-        if t < 2:
-            X += [[50.0, t], [50.2, t]]
-            times += [t] * 2
-    return (
-        DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X, times=times),
-        np.array(X),
-        np.array(times),
-    )
-
-
-def everything(path, moving):
-    """One call for each display; each takes ``ax``."""
-    model, X, times = moving
-    features = KFeatures(2, n_init=1, random_state=0).fit(X3)
-    mixed = MixedDPMeans(n_clusters=2, random_state=0).fit(X3)
-    return {
-        "clusters": lambda **o: ClusterDisplay.from_predictions(X3, TRUTH, **o),
-        "path": lambda **o: PathDisplay.from_path(path, **o),
-        "features": lambda **o: FeatureDisplay.from_estimator(features, **o),
-        "tracks": lambda **o: TrackDisplay.from_estimator(model, X, times=times, **o),
-        "profiles": lambda **o: ProfileDisplay.from_estimator(mixed, **o),
-    }
-
-
-NAMES = ["clusters", "path", "features", "tracks", "profiles"]
+# two clusters that move; the second ends after step 1 and is forgotten in step 3
+STEPS = [
+    *((t, t, y) for t in range(6) for y in (0.0, 0.2)),
+    *((t, 50 + t / 5, t) for t in (0, 0, 1, 1)),
+]
+TIMES, X2 = np.array(STEPS)[:, 0].astype(int), np.array(STEPS)[:, 1:]
+MOVING = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X2, times=TIMES)
+PATH = cluster_path(X3, random_state=0)
+BINARY = KFeatures(2, n_init=1, random_state=0).fit(X3)
+MIXED = MixedDPMeans(n_clusters=2, random_state=0).fit(X3)
+DRAW = {  # one call for each display
+    "clusters": partial(ClusterDisplay.from_predictions, X3, TRUTH),
+    "path": partial(PathDisplay.from_path, PATH),
+    "features": partial(FeatureDisplay.from_estimator, BINARY),
+    "tracks": partial(TrackDisplay.from_estimator, MOVING, X2, times=TIMES),
+    "profiles": partial(ProfileDisplay.from_estimator, MIXED),
+}
 
 
 @pytest.mark.parametrize("display", [name for name in smallvar.__all__ if name.endswith("Display")])
@@ -96,9 +77,8 @@ def test_docstring_has_the_parameters(display):
     assert described == list(inspect.signature(display).parameters)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_axes_are_made_or_used(name, path, moving):
-    draw = everything(path, moving)[name]
+@pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
+def test_axes_are_made_or_used(draw):
     display = draw()
     assert pyplot.get_fignums() == [display.figure_.number]
     assert display.ax_.get_figure() is display.figure_
@@ -115,9 +95,8 @@ def test_axes_are_made_or_used(name, path, moving):
     assert len(pyplot.get_fignums()) == 2
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_axes_that_are_none_and_matplotlib_that_is_not_there(name, path, moving, monkeypatch):
-    draw = everything(path, moving)[name]
+@pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
+def test_axes_that_are_none_and_matplotlib_that_is_not_there(draw, monkeypatch):
     with pytest.raises(TypeError, match="ax must be Axes of matplotlib or None, got"):
         draw(ax="here")
     for module in [m for m in sys.modules if m.partition(".")[0] == "matplotlib"]:
@@ -133,9 +112,8 @@ def predicted(**options):
 CLUSTERS, FEATURES = ClusterDisplay.from_estimator, FeatureDisplay.from_estimator
 TRACKS, PATHS = TrackDisplay.from_estimator, PathDisplay.from_path
 GRAM = KernelDPMeans(lam=5.0, kernel="precomputed").fit(np.eye(4))
-BINARY = KFeatures(2, n_init=1, random_state=0).fit(X3)
-MIXED = MixedDPMeans(n_clusters=2, random_state=0).fit(X3)
 KERNEL = KernelDynamicMeans(lam=10.0).fit(X3, times=TRUTH)
+FLAT = DynamicMeans(lam=1.0).fit(X2[:, :1], times=TIMES)
 ONE = {"components": np.ones((1, 2)), "assignments": np.ones((3, 2))}
 LINE = {"tracks": {0: np.array([[0, 1.0], [1, 2.0]])}, "times": np.arange(2)}
 
@@ -166,6 +144,11 @@ LINE = {"tracks": {0: np.array([[0, 1.0], [1, 2.0]])}, "times": np.arange(2)}
         ("KernelDynamicMeans has no centers that could", lambda: TRACKS(KERNEL)),
         ("point_times must be given", lambda: TrackDisplay(**LINE, points=X3[:, :1]).plot()),
         ("tracks must have at least one", lambda: TrackDisplay(**LINE | {"tracks": {}}).plot()),
+        ("times must have shape (16,), got (3,)", lambda: TRACKS(MOVING, X2, times=[1, 2, 3])),
+        ("X must be the 16 rows", lambda: TRACKS(MOVING, X2[:3], times=TIMES[:3])),
+        ("X must have 2 columns, got 1", lambda: TRACKS(MOVING, X2[:, :1], times=TIMES)),
+        ("times must be None without X", lambda: TRACKS(MOVING, times=TIMES)),
+        ("times must be given with X: one column", lambda: TRACKS(FLAT, X2[:, :1])),
     ],
 )
 def test_bad_input(message, draw):
@@ -247,10 +230,9 @@ def test_discriminant_axis_of_two_clusters_and_where_there_is_none():
         )
         variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
         assert np.var(display.points, axis=0, ddof=1) == pytest.approx(variances[:2])
-    equal = ClusterDisplay.from_predictions(np.ones((60, 4)), truth)
-    assert np.isfinite(equal.points).all()
-    # constant and repeated columns, and more columns than rows
-    for Z in (np.column_stack([X, X, np.ones(60)]), np.hstack([X, rng.normal(size=(60, 200))])):
+    # equal rows, constant and repeated columns, and more columns than rows
+    wide = np.hstack([X, rng.normal(size=(60, 200))])
+    for Z in (np.ones((60, 4)), np.column_stack([X, X, np.ones(60)]), wide):
         assert np.isfinite(ClusterDisplay.from_predictions(Z, truth).points).all()
 
 
@@ -263,17 +245,11 @@ def test_many_points_and_clusters():
     assert display.sizes.sum() == 200_000 and display.ax_.get_legend() is None
 
 
-def test_colors():
-    colors = cluster_colors(46)
-    assert len(np.unique(colors, axis=0)) == 46 and np.ptp(colors, axis=1).min() > 0.05  # no gray
-    assert np.array_equal(cluster_colors(100)[46:92], colors)
-
-
 # Paths
 
 
-def test_path_of_clusters(path):
-    display = PathDisplay.from_path(path)
+def test_path_of_clusters():
+    path, display = PATH, PathDisplay.from_path(PATH)
     above, middle, below = display.axes_
     assert np.array_equal(middle.lines[0].get_xydata(), np.c_[path.counts, path.error])
     known = np.isfinite(path.criterion)
@@ -336,14 +312,13 @@ def test_features(shape):
 # Tracks
 
 
-def test_tracks_in_the_plane(moving):
-    model, X, times = moving
-    display = TrackDisplay.from_estimator(model, X, times=times)
+def test_tracks_in_the_plane():
+    display = TrackDisplay.from_estimator(MOVING, X2, times=TIMES)
     points, _gaps, lines, begins, ends = display.ax_.collections
-    assert len(points.get_offsets()) == len(X)
+    assert len(points.get_offsets()) == len(X2)
     assert len(lines.get_segments()) == 5 + 1
     for marks, i in ((begins, 0), (ends, -1)):
-        expected = [track[i, 1:3] for track in model.tracks_.values()]
+        expected = [track[i, 1:3] for track in MOVING.tracks_.values()]
         assert np.array_equal(np.asarray(marks.get_offsets()), expected)
     assert [t.get_text() for t in display.ax_.texts] == ["0", "1"]
     faces = ends.get_facecolors()[:, 0]
@@ -352,10 +327,10 @@ def test_tracks_in_the_plane(moving):
 
 
 @pytest.mark.parametrize("kind", ["dates", "durations", "names", "categories"])
-def test_tracks_over_times_of_other_kinds(moving, kind):
+def test_tracks_over_times_of_other_kinds(kind):
     """Rows and tracks are drawn at the step of their time, whatever it is."""
     pd = pytest.importorskip("pandas")
-    _, X, times = moving
+    X, times = X2, TIMES
     levels = [f"week {t}" for t in range(6)]
     given = {
         "dates": np.datetime64("2026-01-01") + times,
@@ -371,17 +346,3 @@ def test_tracks_over_times_of_other_kinds(moving, kind):
     if kind == "names":
         assert [t.get_text() for t in display.ax_.get_xticklabels()] == levels
     display.figure_.canvas.draw()
-
-
-def test_rows_that_are_not_those_of_the_tracks(moving):
-    model, X, times = moving
-    for message, rows, when in (
-        (r"times must have shape \(16,\), got \(3,\)", X, [1, 2, 3]),
-        ("X must be the 16 rows", X[:3], times[:3]),
-        ("X must have 2 columns, got 1", X[:, :1], times),
-        ("times must be None without X", None, times),
-    ):
-        with pytest.raises(ValueError, match=message):
-            TrackDisplay.from_estimator(model, rows, times=when)
-    with pytest.raises(ValueError, match="times must be given with X: one column"):
-        TrackDisplay.from_estimator(DynamicMeans(lam=1.0).fit(X[:, :1], times=times), X[:, :1])
