@@ -307,6 +307,10 @@ BAD_DATA = {  # arguments of fit, words of the error
         "must be a dask collection",
     ),
     "short": ({"sample_weight": np.ones(5)}, r"shape \(6,\)"),
+    "without rows": (
+        {"X": ROWS.rechunk(((3, 0, 3), 2)), "sample_weight": da.ones(8, chunks=((3, 2, 3),))},
+        r"sample_weight must have shape \(0,\), got \(2,\)",
+    ),
 }
 BAD_SETS = {
     "two partitions": ({"groups": list("aabbac")}, "whole in one", "'a' in partitions 0 and 1"),
@@ -401,18 +405,6 @@ def test_weights_and_data_sets_of_a_folder_of_tables(tmp_path):
     assert np.array_equal(fitted.labels_.compute(), model.labels_)
     with pytest.raises(ValueError, match="X must have two dimensions, got a dask Series"):
         smallvar.dask.fit(model, frame["a"])
-
-
-@pytest.mark.parametrize("name", ["DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"])
-def test_weights_of_a_partition_without_rows_are_checked(name):
-    """They must be as few."""
-    X, weight = da.ones((6, 2), chunks=((3, 0, 3), 2)), da.ones(6, chunks=((3, 0, 3),))
-    model = smallvar.dask.fit(clone(MODELS[name]), X, sample_weight=weight)
-    wrong = da.concatenate([weight[:3], da.ones(2, chunks=2), weight[3:]])
-    assert wrong.chunks == ((3, 2, 3),)
-    for function in (smallvar.dask.fit, smallvar.dask.score):
-        with pytest.raises(ValueError, match=r"sample_weight must have shape \(0,\), got \(2,\)"):
-            function(model, X, sample_weight=wrong)
 
 
 def test_models():
