@@ -17,10 +17,10 @@ from cli_tables import as_csv, as_npy, typed, write
 
 from smallvar._cli.arguments import parse
 from smallvar._cli.cells import find_header, signs_of, taken_apart
-from smallvar._cli.errors import UserError
 from smallvar._cli.main import main
 from smallvar._cli.rows import Rows
 from smallvar._cli.table import read_table
+from smallvar._cli.words import UserError
 
 NAN = np.nan
 

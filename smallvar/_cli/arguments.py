@@ -8,9 +8,8 @@ import stat
 import sys
 import tempfile
 
-from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain, is_installed, suffix_of
-from smallvar._cli.words import names_of_option, option_of
+from smallvar._cli.words import UserError, names_of_option, option_of
 from smallvar._version import __version__
 
 HELP_WIDTH = 78  # letters of a line of --help

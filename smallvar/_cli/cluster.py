@@ -5,26 +5,24 @@ or gaps.
 """
 
 from contextlib import nullcontext
-from functools import partial
 from time import perf_counter
 
 import numpy as np
 
 from smallvar import DPMeans, MixedDPMeans, ShapeMeans, progress_callback
-from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain, save, write_clusters
 from smallvar._cli.picture import picture
-from smallvar._cli.progress import ProgressLine, follow
+from smallvar._cli.progress import ProgressLine
 from smallvar._cli.report import tell
 from smallvar._cli.table import load
-from smallvar._cli.words import names_of_option
+from smallvar._cli.words import UserError, names_of_option
 from smallvar._core.identifiers import identifies
 from smallvar._selection.scale import wide_in_words, wide_of_many
 
 
 def cluster(args):
     """Find groups of rows that are alike, and how many there are."""
-    table, reading = load(args, "smallvar")
+    table, reading = load(args)
     args.scale = args.scale or args.data is None  # the wines are in different units
     X, scaler = (table.X, None) if table.is_mixed else scaled(args, table)
     model = new_model(args, table)
@@ -76,7 +74,7 @@ def fit(model, X, verbose):
     try:
         with (
             ProgressLine("fitting") as progress,
-            nullcontext() if verbose else progress_callback(partial(follow, progress)),
+            nullcontext() if verbose else progress_callback(progress.follow),
         ):
             model.fit(X)
     except (ValueError, OverflowError) as error:

@@ -11,8 +11,8 @@ import threading
 from contextlib import contextmanager, redirect_stdout
 
 from smallvar._cli.arguments import parse
-from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain
+from smallvar._cli.words import UserError
 
 
 class Terminated(BaseException):

@@ -15,9 +15,8 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from smallvar._cli.errors import UserError
 from smallvar._cli.progress import ProgressLine
-from smallvar._cli.words import in_one_line, unlike_names, visible
+from smallvar._cli.words import UserError, in_one_line, unlike_names, visible
 from smallvar._version import __version__
 
 PROBABILITY_DIGITS = 4  # of a probability

@@ -4,8 +4,6 @@ import os
 import sys
 from time import perf_counter
 
-from smallvar._cli.words import counted
-
 LINE_PATIENCE, LINE_TICK = 1.0, 0.5  # seconds before the line appears, and between updates
 
 
@@ -33,6 +31,10 @@ class ProgressLine:
         """Clear the line."""
         self.clear()
         ProgressLine.current = None
+
+    def follow(self, event):
+        """Show the latest step of a fit."""
+        self.show(event.message, event.done)
 
     def show(self, note="", done=None):
         """Draw the line, if it is time: a text on the last step, and the share done, if known."""
@@ -67,16 +69,6 @@ class ProgressLine:
         width = columns or 80  # 0 from terminals of unknown size
         self.stream.write(text[:width].ljust(width) + end)
         self.stream.flush()
-
-
-def follow(progress, event):
-    """Show the latest step of a fit on a ProgressLine, and the share done where it is known."""
-    words = event.message
-    if event.stage in ("coarse path", "path"):
-        words = f"{counted(event.n_clusters, 'cluster')} by {counted(event.n_samples, 'row')}"
-    if event.stage == "coarse path":
-        words = f"about {words}, looking closer"
-    progress.show(words, event.done)
 
 
 def span(seconds):

@@ -13,7 +13,7 @@ from smallvar._cli.words import counted, option_of_names, visible
 from smallvar._core.profiles import in_words
 from smallvar._selection.confidence import CALLED_CLEAR, SIMILAR
 
-NAMED_COLUMNS, NAMED_NUMBERS = 5, 5  # that are named one by one
+NAMED_NUMBERS = 5  # of clusters that are named one by one
 SHOWN_CLUSTERS, SHOWN_COLUMNS = 20, 40  # that have a line of their own
 SHOWN_SIZES = 12  # clusters whose sizes are listed
 WIDEST = 30  # letters of a name
@@ -183,14 +183,12 @@ def steps_by_columns(path, titles):
     steps = []
     few, skewed = ([titles[j] for j in columns] for columns in (path.few_valued, path.skewed))
     if few and len(few) < len(titles):
-        option = option_of_names("--exclude", few[:NAMED_COLUMNS])
-        more = f" ({len(few) - NAMED_COLUMNS} more)" if len(few) > NAMED_COLUMNS else ""
-        steps.append(f"{option}{more}: columns with few values may be what splits the rows")
+        option = option_of_names("--exclude", few)
+        steps.append(f"{option}: columns with few values may be what splits the rows")
     if skewed:
-        names, more = ", ".join(named(skewed)[:NAMED_COLUMNS]), len(skewed) - NAMED_COLUMNS
         steps.append(
-            f"transform columns: {names}{f' and {more} more' if more > 0 else ''}: skewed, or with "
-            "values far away; their logarithms may be better to cluster"
+            f"transform columns: {', '.join(named(skewed))}: skewed, or with values far away; "
+            "their logarithms may be better to cluster"
         )
     return steps
 

@@ -26,9 +26,8 @@ from smallvar._cli.cells import (
     shortened,
     taken_apart,
 )
-from smallvar._cli.errors import UserError
 from smallvar._cli.progress import ProgressLine
-from smallvar._cli.words import counted, in_ranges, option_of_names
+from smallvar._cli.words import UserError, counted, in_ranges, option_of_names
 
 BLOCK_CELLS = 1 << 12  # of a block, which then stays in the cache
 ROWS_BELOW = 20  # among which totals and notes may be

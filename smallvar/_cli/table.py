@@ -17,18 +17,18 @@ import zlib
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import chain, permutations
+from itertools import compress, permutations
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from smallvar._cli.cells import DATE_CELL, shortened
-from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain, say, suffix_of
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import TextFile
 from smallvar._cli.words import (
+    UserError,
     counted,
     names_of_option,
     option_of,
@@ -150,12 +150,9 @@ def positions_of(name, titles, option, spec):
     option, positions = f"{option} {spec}", []
 
     def position_of(title):
-        if titles.count(title) != 1:
-            count = titles.count(title) or "no"
-            noun = "column" if count == "no" else "columns"
-            raise UserError(
-                f"{option}: {name} has {count} {noun} {title!r}, but {columns_in_short(titles)}"
-            )
+        if title not in titles:
+            there = columns_in_short(titles)
+            raise UserError(f"{option}: {name} has no column {title!r}, but {there}")
         return titles.index(title)
 
     items = names_of_option(option, spec)
@@ -185,7 +182,7 @@ def columns_in_short(titles):
 # Files
 
 
-def load(args, prog):
+def load(args):
     """Read the table that the user names, or take the wines; returns it and the seconds.
 
     The notes on how it was read are printed.
@@ -197,8 +194,8 @@ def load(args, prog):
         say(
             f"No TABLE given, so these are {len(table.X)} wines of {len(set(table.truth))} "
             "cultivars that scikit-learn ships, their columns scaled (as by --scale).\n"
-            f"Your own: {prog} FILE (.csv, .tsv, .txt, .npy or .parquet, - for standard "
-            f"input); all options: {prog} --help\n"
+            "Your own: smallvar FILE (.csv, .tsv, .txt, .npy or .parquet, - for standard input); "
+            "all options: smallvar --help\n"
         )
     for note in table.notes:
         complain("warning:", note)
@@ -560,7 +557,9 @@ def merged_cells(name, columns):
 
 def telling_the_same(name, columns):
     """Notes about columns of words that other columns tell, as a postal code tells a city."""
-    codes, same, words = {}, [], set()
+    from scipy.sparse.csgraph import connected_components
+
+    codes, words = {}, set()
     for title, column in list(columns.items())[:COMPARED_COLUMNS]:
         cells = np.asarray(column)[:TOLD_ROWS]
         is_words = cells.dtype.kind == "O" and all(isinstance(cell, str) for cell in cells)
@@ -571,16 +570,17 @@ def telling_the_same(name, columns):
         if FEWEST_LEVELS <= len(levels) <= len(cells) / 2:
             codes[title] = of_rows
             words |= {title} if is_words else set()
-    for title, other in permutations(codes, 2):
-        if other in words and tells(codes[title], codes[other]):
-            joined = [group for group in same if {title, other} & {*group}]
-            same = [group for group in same if group not in joined]
-            same.append(list(dict.fromkeys([*chain(*joined), title, other])))
-    for group in same:
-        yield (
-            f"{name}: columns {', '.join(group)} tell nearly the same, which then counts more than "
-            f"once; {leave_out(group[1:])}"
-        )
+    same = np.eye(len(codes))
+    for (i, title), (j, other) in permutations(enumerate(codes), 2):
+        same[i, j] = other in words and tells(codes[title], codes[other])
+    numbers = connected_components(same, directed=False)[1] if codes else np.empty(0)
+    for number in np.unique(numbers):
+        group = list(compress(codes, numbers == number))
+        if len(group) > 1:
+            yield (
+                f"{name}: columns {', '.join(group)} tell nearly the same, which then counts more "
+                f"than once; {leave_out(group[1:])}"
+            )
 
 
 def tells(codes, told):

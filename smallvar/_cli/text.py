@@ -23,9 +23,8 @@ from smallvar._cli.cells import (
     signs_of,
     taken_apart,
 )
-from smallvar._cli.errors import UserError
 from smallvar._cli.rows import LISTED_LINES, Rows
-from smallvar._cli.words import counted, in_ranges, unlike_names
+from smallvar._cli.words import UserError, counted, in_ranges, unlike_names
 
 HEAD_LINES, HEAD_CHARACTERS = 100, 1 << 19  # that tell what the columns are, at most
 MARK_OF_GZIP, MARKS_OF_UTF_16 = b"\x1f\x8b", (b"\xff\xfe", b"\xfe\xff")

@@ -1,4 +1,4 @@
-"""Names of columns and files: told apart, escaped for a terminal and quoted for a shell."""
+"""Errors, and names of columns and files: told apart, escaped and quoted for a shell."""
 
 import csv
 import io
@@ -6,12 +6,14 @@ import re
 import shlex
 import unicodedata
 
-from smallvar._cli.errors import UserError
-
 # Control characters, directions of writing and line separators can hide or change what a terminal
 # shows. The joiners among them are part of the spelling of some languages.
 HIDDEN = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
 JOINERS = "\u200c\u200d"
+
+
+class UserError(Exception):
+    """Something only the user can put right: told in one line, without a traceback."""
 
 
 def visible(text, keep=""):
