@@ -74,7 +74,9 @@ def fit(model, X, verbose):
     try:
         with (
             ProgressLine("fitting") as progress,
-            nullcontext() if verbose else progress_callback(progress.follow),
+            nullcontext()
+            if verbose
+            else progress_callback(lambda event: progress.show(event.message)),
         ):
             model.fit(X)
     except (ValueError, OverflowError) as error:

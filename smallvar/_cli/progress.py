@@ -8,10 +8,9 @@ LINE_PATIENCE, LINE_TICK = 1.0, 0.5  # seconds before the line appears, and betw
 
 
 class ProgressLine:
-    """Context that shows how far the work in it is, and how long it may still take.
+    """Context that shows how far the work in it is, if standard error is a terminal.
 
-    The work calls `show` after each of its steps. If standard error is not a terminal, there is no
-    line.
+    The work calls `show` after each of its steps.
     """
 
     current = None  # the ProgressLine whose line may be on the terminal
@@ -32,24 +31,12 @@ class ProgressLine:
         self.clear()
         ProgressLine.current = None
 
-    def follow(self, event):
-        """Show the latest step of a fit."""
-        self.show(event.message, event.done)
-
-    def show(self, note="", done=None):
-        """Draw the line, if it is time: a text on the last step, and the share done, if known."""
+    def show(self, note):
+        """Draw the line, if it is time, with a text on the last step."""
         if ProgressLine.current is not self or perf_counter() < self.next:
             return
-        self.write("\r" + self.words(perf_counter() - self.begin, note, done))
+        self.write(f"\r{self.what}: {perf_counter() - self.begin:.0f} s, {note}")
         self.shown, self.next = True, perf_counter() + LINE_TICK
-
-    def words(self, elapsed, note="", done=None):
-        """The text of the line: the work, the share done, the time taken and the time left."""
-        words = f"{self.what}: {span(elapsed)}"
-        if done:
-            left = span(elapsed * (1 - done) / done)
-            words = f"{self.what}: {done:.0%} after {span(elapsed)}, about {left} left"
-        return f"{words}, {note}" if note else words
 
     def clear(self):
         """Clear the line, so that other text can be printed; it returns with a later step."""
@@ -69,13 +56,3 @@ class ProgressLine:
         width = columns or 80  # 0 from terminals of unknown size
         self.stream.write(text[:width].ljust(width) + end)
         self.stream.flush()
-
-
-def span(seconds):
-    """A length of time as text: 7 s, 3 min 20 s or 2 h 5 min."""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"

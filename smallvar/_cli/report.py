@@ -54,11 +54,7 @@ def tell(args, table, model, X, scaler, seconds):
         for block in blocks
     ]
     profiles = profiles_in_words(args, profiles_of(model, named(table.titles), scaler))
-    last = None
-    if table.is_mixed:
-        last = kinds_in_words(model)
-    elif table.truth is not None:
-        last = wines_in_words(table.truth, model.labels_)
+    last = kinds_in_words(model) if table.is_mixed else None
     say("\n\n".join(filter(None, [sentence_of(model), first, profiles, *rest, last])))
 
 
@@ -243,24 +239,6 @@ def details_of(model):
         "sweeps": model.n_iter_,
         "objective": f"{model.objective_:.10g} ({error} + lam K)",
     }
-
-
-def wines_in_words(cultivars, labels):
-    """Say how many wines are in the cluster of their cultivar.
-
-    Cultivars and clusters are paired, one to one, so that these are the most.
-    """
-    from scipy.optimize import linear_sum_assignment
-    from sklearn.metrics.cluster import contingency_matrix
-
-    # the assignment problem: pairs of a cultivar and a cluster with the most wines in common
-    counts = contingency_matrix(cultivars, labels)
-    together, n = int(counts[linear_sum_assignment(-counts)].sum()), len(labels)
-    return (
-        f"Known: {counted(counts.shape[0], 'cultivar')}. "
-        f"Found: {counted(counts.shape[1], 'cluster')}, with {together} of {n} wines "
-        f"({together / n:.0%}) in the cluster of their cultivar."
-    )
 
 
 # Columns

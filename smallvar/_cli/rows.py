@@ -203,7 +203,7 @@ class Rows:
                         break
                 line = max(line, end)
                 self.add(rows)
-                progress.show(done=share())
+                progress.show(f"{share():.0%} done")
         beyond = [number for number in file.args.skip_rows or () if number > line]
         if beyond:
             raise UserError(f"--skip-rows {in_ranges(beyond)}: {file.name} has {line:,} lines")

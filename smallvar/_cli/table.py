@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -25,7 +26,6 @@ import numpy as np
 
 from smallvar._cli.cells import DATE_CELL, shortened
 from smallvar._cli.output import complain, say, suffix_of
-from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import TextFile
 from smallvar._cli.words import (
     UserError,
@@ -33,7 +33,6 @@ from smallvar._cli.words import (
     names_of_option,
     option_of,
     option_of_names,
-    shell_quoted,
 )
 from smallvar._core.identifiers import identifies
 
@@ -64,16 +63,14 @@ class Table:
 
     ``X`` is an array (n, d) of numbers without gaps; or, if the table is mixed, a dict of columns
     by title or a DataFrame, and ``why`` says why (None: --kinds asks for it). Where rows with
-    missing values were dropped, ``kept`` marks the others among the rows of the input. ``truth``
-    are the known groups of the rows, of data that stand in for the user's. ``notes`` are warnings
-    about how the table was read, and ``origin`` is the file, to be read again for --out.
+    missing values were dropped, ``kept`` marks the others among those of the input. ``notes`` are
+    warnings about how the table was read, and ``origin`` is the file, to be read again for --out.
     """
 
     X: Any
     titles: list[str]
     name: str
     kept: np.ndarray | None = None
-    truth: np.ndarray | None = None
     notes: tuple[str, ...] = ()
     why: str | None = None
     origin: Any = None
@@ -192,8 +189,8 @@ def load(args):
     seconds = perf_counter() - begin
     if args.data is None:
         say(
-            f"No TABLE given, so these are {len(table.X)} wines of {len(set(table.truth))} "
-            "cultivars that scikit-learn ships, their columns scaled (as by --scale).\n"
+            f"No TABLE given, so these are {len(table.X)} wines of 3 cultivars that scikit-learn "
+            "ships, their columns scaled (as by --scale).\n"
             "Your own: smallvar FILE (.csv, .tsv, .txt, .npy or .parquet, - for standard input); "
             "all options: smallvar --help\n"
         )
@@ -203,14 +200,14 @@ def load(args):
 
 
 def wines(args):
-    """The wines of scikit-learn with their cultivars."""
+    """The wines of scikit-learn."""
     from sklearn.datasets import load_wine
 
     data = load_wine()
     titles = list(data.feature_names)
     picked = pick_columns("the set of wines", args, titles)
     titles = [titles[j] for j in picked]
-    table = Table(data.data[:, picked], titles, "wines", truth=data.target)
+    table = Table(data.data[:, picked], titles, "wines")
     without_identifiers(table, args)  # which refuses unknown names
     return table
 
@@ -220,6 +217,8 @@ def read_table(path, args):
     shown = "standard input" if path == "-" else path
     try:
         source = standard_input() if path == "-" else named_file(path)
+        if source.kind == WORKBOOK:
+            source = sheet_as_text(source)
         read = {".npy": read_npy, ".parquet": read_parquet}.get(source.kind, read_text)
         table = read(source, args)
     except (OSError, EOFError, zlib.error) as error:
@@ -236,16 +235,15 @@ def standard_input():
         raise UserError("standard input is closed")
     folder = KEPT_FILES.enter_context(tempfile.TemporaryDirectory(prefix="smallvar-"))
     path = os.path.join(folder, "table")
-    with ProgressLine("reading"), open(path, "wb") as file:
+    with open(path, "w+b") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
-    with open(path, "rb") as file:
+        file.seek(0)
         magic = file.read(6)
     if not magic:
         raise UserError("standard input is empty")
     starts = {b"\x93NUMPY": ".npy", b"PAR1": ".parquet", b"PK\3\4": WORKBOOK}
     kind = next((kind for start, kind in starts.items() if magic.startswith(start)), ".txt")
-    source = Source(path, "standard input", kind, magic[:2] == b"\x1f\x8b")
-    return sheet_as_text(source) if kind == WORKBOOK else source
+    return Source(path, "standard input", kind, magic[:2] == b"\x1f\x8b")
 
 
 def named_file(path):
@@ -263,8 +261,7 @@ def named_file(path):
         )
     if size == 0:
         raise UserError(f"{path} is empty")
-    source = Source(path, path, kind, packed)
-    return sheet_as_text(source) if kind == WORKBOOK else source
+    return Source(path, path, kind, packed)
 
 
 def advice_for_kind(path, kind):
@@ -278,7 +275,7 @@ def advice_for_kind(path, kind):
     here, there = map(json.dumps, (path, f"{os.path.splitext(path)[0]}.csv"))
     first = "[0]" if reader == "html" else ""
     code = f"import pandas; pandas.read_{reader}({here}){first}.to_csv({there}, index=False)"
-    return f"; save it as .csv, or python -c {shell_quoted(code)}"
+    return f"; save it as .csv, or python -c {shlex.quote(code)}"
 
 
 def sheet_as_text(source):

@@ -31,14 +31,6 @@ def visible(text, keep=""):
     )
 
 
-def shell_quoted(text):
-    """Text quoted for a POSIX shell; with control characters as ``$'...'`` of bash and zsh."""
-    if visible(text) == text:
-        return shlex.quote(text)
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"$'{visible(escaped)}'"
-
-
 def option_of_names(option, names):
     """An option with names of columns as its argument, to be copied to a command line.
 
@@ -46,7 +38,7 @@ def option_of_names(option, names):
     """
     text = io.StringIO()
     csv.writer(text).writerow(names)
-    argument = shell_quoted(text.getvalue().removesuffix("\r\n"))
+    argument = shlex.quote(text.getvalue().removesuffix("\r\n"))
     # an argument that begins like an option must be joined to its own
     return f"{option}{'=' if names[0].startswith('-') else ' '}{argument}"
 
@@ -77,8 +69,7 @@ def unlike_names(names):
         numbers.setdefault(name, 0)
         new.append(name)
     return new, [
-        f" has {len(others) + 1} columns {name!r}: {name!r} is the first, the "
-        f"{'other is' if len(others) == 1 else 'others are'} called "
+        f" has {len(others) + 1} columns {name!r}; after the first they are called "
         f"{', '.join(map(repr, others[:4]))}{', ...' if len(others) > 4 else ''}"
         for name, others in later.items()
     ]
