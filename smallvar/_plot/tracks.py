@@ -193,8 +193,6 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
         """Draw the positions of the clusters, over time if they have one column."""
         tracks, k = self.tracks, len(self.tracks)
         d = next(iter(tracks.values())).shape[1] - 1
-        times = as_plain_times(self.times)
-        clock = as_numbers(times, times)
         steps = [track[:, 0].astype(int) for track in tracks.values()]
         positions = [track[:, 1:3] for track in tracks.values()]
         names = self.feature_names or [f"column {i}" for i in range(d)]
@@ -202,6 +200,9 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
         colors = cluster_colors(k)
         points = self.points
         if d == 1:
+            times = as_plain_times(self.times)
+            ax.xaxis.update_units(times)  # as matplotlib draws numbers, dates or names
+            clock = ax.convert_xunits(times)
             positions = [
                 np.column_stack([clock[at], centers])
                 for at, centers in zip(steps, positions, strict=True)
@@ -210,7 +211,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
             if points is not None:
                 if self.point_times is None:
                     raise ValueError("point_times must be given: one column is drawn over time")
-                point_clock = as_numbers(as_plain_times(self.point_times), times)
+                point_clock = ax.convert_xunits(as_plain_times(self.point_times))
                 points = np.column_stack([point_clock, points])
         if points is not None:
             points = points[:, :2]
@@ -225,7 +226,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
             )
         draw_tracks(ax, positions, steps, colors, dead, list(tracks))
         if d == 1:
-            format_time_axis(ax, ax.xaxis, times)
+            format_time_axis(ax, times)
         else:
             everything = np.concatenate(positions if points is None else [*positions, points])
             width, height = np.ptp(everything, axis=0)
@@ -290,29 +291,11 @@ def as_plain_times(times):
     return times / np.timedelta64(1, "s") if times.dtype.kind == "m" else times
 
 
-def as_numbers(times, step_times):
-    """Times as numbers for matplotlib: dates as days since 1970, names by their step.
-
-    ``step_times`` are the times of all steps, in their order.
-    """
+def format_time_axis(ax, times):
+    """Set the ticks of the x axis: dates if the times are dates, names if they are names."""
     if times.dtype.kind == "M":
-        from matplotlib.dates import date2num
+        from matplotlib.dates import ConciseDateFormatter
 
-        return date2num(times)
-    if times.dtype.kind in "biuf":
-        return times.astype(np.float64)
-    step = {time: float(number) for number, time in enumerate(step_times.tolist())}
-    return np.array([step.get(time, np.nan) for time in times.tolist()])
-
-
-def format_time_axis(ax, axis, times):
-    """Set the ticks of an axis: dates if the times are dates, names if they are names."""
-    if times.dtype.kind == "M":
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator()
-        axis.set_major_locator(locator)
-        axis.set_major_formatter(ConciseDateFormatter(locator))
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(ax.xaxis.get_major_locator()))
     elif times.dtype.kind not in "biuf":
-        names = [str(time) for time in times]
-        axis.set_ticks(*thin_ticks(ax, names, axis.axis_name))
+        ax.xaxis.set_ticks(*thin_ticks(ax, [str(time) for time in times], "x"))
