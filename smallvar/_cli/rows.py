@@ -67,14 +67,10 @@ class WordColumn:
         text = "".join(cells)
         plain = text.isascii() and "_" not in text and (decimal == "." or "." not in text)
         if plain and not self.keeps_words:
-            # most blocks that are not plain have a gap in one column only: float() for all others
             values = cells if decimal == "." else [cell.replace(",", ".") for cell in cells]
             try:
-                try:
-                    numbers[:] = list(map(float, values))
-                except ValueError:
-                    gaps = marks.quick
-                    numbers[:] = [np.nan if cell in gaps else float(cell) for cell in values]
+                gaps = marks.quick
+                numbers[:] = [np.nan if cell in gaps else float(cell) for cell in values]
             except ValueError:
                 pass  # there are words, too
             else:

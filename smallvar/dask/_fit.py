@@ -49,7 +49,7 @@ from smallvar.dask._part import (
     merge_dicts,
     overall_mean,
 )
-from smallvar.dask._predict import labels_of_parts, labels_of_sets, supported
+from smallvar.dask._predict import SUPPORTED, labels_of_parts, labels_of_sets, supported
 from smallvar.dask._sweep import CollectionHDPSweep, CollectionSweep
 
 Model = TypeVar("Model", bound=Any)
@@ -58,21 +58,12 @@ CHOICE_ROWS = 200_000  # rows from which the data choose the number of clusters
 # numbers in the rows from which probabilities are measured, of more than MODEL_ROWS rows
 MODEL_NUMBERS, MODEL_ROWS = 1 << 20, 10_000
 
-# Parameters that must have their default, as another value cannot be honored for partitions.
-DEFAULTS_ONLY = {
-    smallvar.DPMeans: ("n_init", "metric", "min_cluster_size", "link_penalty"),
-    smallvar.SphericalDPMeans: ("n_init",),
-    smallvar.MiniBatchDPMeans: ("batch_size", "max_iter", "tol"),
-    smallvar.HDPMeans: ("n_init", "n_clusters", "divergence"),
-    smallvar.ShapeMeans: ("min_cluster_size",),
-}
-
 
 def check_supported(model, kind):
     """Raise a ValueError for a parameter of the model that cannot be honored for partitions."""
     check_parameters(model)
     defaults = kind().get_params(deep=False)
-    for name in DEFAULTS_ONLY[kind]:
+    for name in SUPPORTED[kind]:
         value, default = getattr(model, name), defaults[name]
         if value is not default and value != default:
             raise ValueError(f"{name} must be {default!r} for a dask collection, got {value!r}")
@@ -394,7 +385,9 @@ def _fit_rows(model, X, sample_weight, groups, persist, max_opened, labels):
             of_sets = (
                 {"groups": names, "sample_weight": weight} if kind is smallvar.HDPMeans else {}
             )
-            known = unnamed(model).predict(some, **of_sets), model.cluster_centers_
+            unnamed = copy_of(model)  # which takes arrays
+            vars(unnamed).pop("feature_names_in_", None)
+            known = unnamed.predict(some, **of_sets), model.cluster_centers_
         keep_sample(model, rows.facts.total_weight, (some, weight, *known))
         del model.labels_
         if kind is smallvar.HDPMeans:
@@ -405,13 +398,6 @@ def _fit_rows(model, X, sample_weight, groups, persist, max_opened, labels):
             model.labels_ = labels_of_parts(model, parts)
     if not ended:
         warn_not_converged(model, model.n_iter_)
-
-
-def unnamed(model):
-    """A copy of a fitted model that takes arrays without names of columns."""
-    plain = copy_of(model)
-    vars(plain).pop("feature_names_in_", None)
-    return plain
 
 
 def _updated(model, number, X, weight, _):

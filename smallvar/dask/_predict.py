@@ -30,13 +30,15 @@ from smallvar.dask._executor import (
 )
 from smallvar.dask._sweep import labels_after
 
-SUPPORTED = (
-    smallvar.DPMeans,
-    smallvar.SphericalDPMeans,
-    smallvar.MiniBatchDPMeans,
-    smallvar.HDPMeans,
-    smallvar.ShapeMeans,
-)
+# estimators that are fitted to collections, and parameters that must have their defaults, as other
+# values cannot be honored for partitions
+SUPPORTED = {
+    smallvar.DPMeans: ("n_init", "metric", "min_cluster_size", "link_penalty"),
+    smallvar.SphericalDPMeans: ("n_init",),
+    smallvar.MiniBatchDPMeans: ("batch_size", "max_iter", "tol"),
+    smallvar.HDPMeans: ("n_init", "n_clusters", "divergence"),
+    smallvar.ShapeMeans: ("min_cluster_size",),
+}
 LAZY = "labels_", "local_labels_"  # attributes that a model is sent to workers without
 
 
@@ -161,16 +163,22 @@ def labels_of_sets(model, parts, sweep):
     return labels[:, 0], labels[:, 1]
 
 
+def new_parts(model, X, sample_weight=None, groups=None):
+    """The Parts of new rows, whose columns must be those of the fit of the model."""
+    parts = Parts(X, sample_weight, groups)
+    check_columns(model, parts.no_rows())
+    return parts
+
+
 def lazy_result(model, method, X, unknown=None):
     """Dask array of the results of a method of the model for the partitions of X."""
     supported(model)
     check_is_fitted(model)
     if not hasattr(model, method):
         raise TypeError(f"model must have the method {method}, got {type(model).__name__}")
-    model, parts, dtype, shape, options = copy_of(model), Parts(X), np.float64, (), {}
+    parts, model, dtype, shape, options = new_parts(model, X), copy_of(model), np.float64, (), {}
     for name in LAZY:
         vars(model).pop(name, None)
-    check_columns(model, parts.no_rows())
     if method == "transform":
         dtype, shape = parts.dtype, (model.n_clusters_,)
     else:
@@ -223,8 +231,7 @@ def predict(model: Any, X: Any, *, groups: Any = None, sample_weight: Any = None
     """
     check_is_fitted(model)
     in_sets = _check_sets(model, groups, sample_weight)
-    parts = Parts(X, sample_weight, groups)
-    check_columns(model, parts.no_rows())
+    parts = new_parts(model, X, sample_weight, groups)
     if not in_sets:
         return labels_of_parts(model, parts)
     return array_of_parts(_labels_in_sets, without_rows(model, *LAZY), parts, np.int32)
@@ -373,8 +380,7 @@ def score(model: Any, X: Any, *, sample_weight: Any = None, groups: Any = None) 
     in_sets = _check_sets(model, groups)
     if not hasattr(model, "score"):
         raise TypeError(f"model must have an objective of new rows, got {type(model).__name__}")
-    parts = Parts(X, sample_weight, groups)
-    check_columns(model, parts.no_rows())
+    parts = new_parts(model, X, sample_weight, groups)
     error_of_part = _error_in_sets if in_sets else _error_of_part
     found = compute(delayed_on_parts(error_of_part, without_rows(model, *LAZY), parts))[0]
     errors, used = zip(*found, strict=True)
