@@ -26,8 +26,8 @@ from smallvar._sweeps.features.starts import MOST_TRIED, FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path, progress_callback
-from smallvar._features.feature_estimator import FeatureStarts
 from smallvar._features.feature_path import Steps
+from smallvar._features.starts import FeatureStarts
 
 COLLAPSED = {"collapsed": "auto", "bit by bit": "coordinate"}  # how rows are chosen
 FIXED = ("coordinate", "exact")  # K does not change

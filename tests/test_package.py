@@ -160,11 +160,10 @@ LAYERS = {
         *("measure", "deviances", "single", "mixed_path", "mixed_boundaries", "mixed_search"),
         *("families", "imputing", "mixed_dpmeans"),
     ),
-    "_features": ("feature_estimator", "feature_path", "bpmeans"),
+    "_features": ("starts", "feature_path", "feature_estimator", "bpmeans"),
     "_kernel": (
         "gram",
         "partition",
-        "collapsed_sums",
         "kernel_dpmeans",
         "hdp_start",
         "kernel_hdp",

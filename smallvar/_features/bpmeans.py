@@ -25,16 +25,16 @@ from smallvar._core.validation import (
     relative_weights,
     varying_columns,
 )
-from smallvar._features.feature_estimator import (
+from smallvar._features.feature_estimator import FeatureEstimator
+from smallvar._features.feature_path import FeaturePath, Steps, choose
+from smallvar._features.starts import (
     WEIGHT_BITS,
-    FeatureEstimator,
     FeatureStarts,
     check_assignments,
     check_exact,
     check_named,
     check_weight_range,
 )
-from smallvar._features.feature_path import FeaturePath, Steps, choose
 from smallvar._selection.penalty import check_guess, cut_guess
 from smallvar._sweeps.features.starts import MOST_TRIED
 

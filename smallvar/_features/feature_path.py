@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.progress import ProgressEvent
-from smallvar._features.feature_estimator import FeatureStarts, rows_of_Z
+from smallvar._features.starts import FeatureStarts, rows_of_Z
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_of
 from smallvar._sweeps.rows import UNSOUND

@@ -54,9 +54,9 @@ class CutPath(Path):  # numpydoc ignore=PR01
         """
         lowest = {}
         for clustering in clusterings:
-            k = clustering.k
-            if k not in lowest or clustering.cut < lowest[k].cut:
-                lowest[k] = clustering
+            before = lowest.setdefault(clustering.k, clustering)
+            if clustering.cut < before.cut:
+                lowest[clustering.k] = clustering
         kept = [lowest[k] for k in sorted(lowest)]
         lengths = [length(c.labels) if c.length is None else c.length for c in kept]
         self.counts = np.array([c.k for c in kept], dtype=np.intp)

@@ -291,18 +291,9 @@ class PenalizedCut(FitMixin, BaseEstimator):
         length = LinkDescription(graph)
         if self.lam == "plateau":
             # the clusters of the widest plateau, from which the cut descends once more
-            lams, path = self._widest(graph, start, length)
-            self.path_ = path
-            if path.best is None:
-                lam = float(lams[-1])
-                labels = path.labels(path.at(lam))
-            else:
-                lam, labels = path.lam, path.labels()
-            descents = [CutDescent(self, graph, lam, None).run("multilevel", labels)]
-            for _ in range(self.n_init - 1):
-                order = rng.permutation(len(graph))
-                descents.append(CutDescent(self, graph, lam, order).run("multilevel", start))
-            return best_of(descents, total=self.n_init, rounding=tie_of(graph, lam)), lam
+            self.path_ = path = self._widest(graph, start, length)
+            lam = float(path.lams[-1]) if path.best is None else path.lam
+            return _solve(self, graph, start, lam, rng, path.labels(path.best or path.at(lam))), lam
         number = exact_number(self.n_clusters)
         if number is not None and number > len(graph):
             raise ValueError(
@@ -310,9 +301,9 @@ class PenalizedCut(FitMixin, BaseEstimator):
             )
         shortest = {}  # the clustering of least description length for each number of clusters
         for clustering in search_communities(self, graph, length, start, rng, number):
-            k = clustering.k
-            if k not in shortest or clustering.length < shortest[k].length:
-                shortest[k] = clustering
+            before = shortest.setdefault(clustering.k, clustering)
+            if clustering.length < before.length:
+                shortest[clustering.k] = clustering
         if number is not None:
             return self._exactly(graph, shortest, number, length)
         best = min(sorted(shortest), key=lambda k: shortest[k].length)
@@ -324,7 +315,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
             shortest[best] = united
         elif best == graph.components[0] and graph.indices.size and len(graph) <= DOUBTED_NODES:
             # communities that are too few, or too small, for the description to be shorter
-            wide = self._widest(graph, start, length)[1].best
+            wide = self._widest(graph, start, length).best
             if wide is not None:
                 warnings.warn(
                     f"the number of clusters, {best}, is not clear: no groups make the links "
@@ -338,9 +329,9 @@ class PenalizedCut(FitMixin, BaseEstimator):
         return CutDescent(self, graph, lam, None).run("multilevel", labels), lam
 
     def _widest(self, graph, start, length):
-        """Penalties, and the CutPath over these with the middle of the widest range."""
+        """CutPath over a chain of penalties, with the middle of the widest range."""
         lams, clusterings = penalty_chain(self, graph, start)
-        return lams, choose_widest(CutPath(clusterings, length, lams), graph, log=True)
+        return choose_widest(CutPath(clusterings, length, lams), graph, log=True)
 
     def _exactly(self, graph, shortest, number, length):
         """CutDescent with ``number`` clusters, and a penalty for them; sets ``path_``."""
@@ -503,14 +494,15 @@ def _check_parameters(model):
     check_number(model.max_iter, "max_iter", low=1, integer=True)
 
 
-def _solve(model, graph, start, lam, rng):
-    """The best of ``n_init`` descents at penalty ``lam``."""
+def _solve(model, graph, start, lam, rng, first=None):
+    """The best of ``n_init`` descents at penalty ``lam``; the first may start at other labels."""
     if start is None and model.algorithm == "batch":
         start = spectral_labels(graph, lam, rng, model.n_init)
 
     def run(number):
         order = rng.permutation(len(graph)) if number else None
-        return CutDescent(model, graph, lam, order).run(model.algorithm, start)
+        labels = start if number or first is None else first
+        return CutDescent(model, graph, lam, order).run(model.algorithm, labels)
 
     return best_of(
         map(run, range(model.n_init)),

@@ -407,19 +407,16 @@ class Gram:
         precomputed = kernel.function == "precomputed"
         if precomputed:
             self.K = X if X.flags.c_contiguous else X.T  # K is symmetric; rows are read
-        elif fits and callable(kernel.function):
-            self.K = self.kernel.between(X, X)  # a function may depend on the whole set of rows
-        elif fits:
-            self.K = self.kernel.matrix(X, max(1, math.isqrt(size)))
-        else:
+        elif not fits:
             self.K = None
-        self.capacity = max_memory - size * TEMPORARY
-        if self.K is not None and not precomputed:
-            self.capacity -= self.K.nbytes
-        if self.K is not None:
-            self.diagonal = self.K.diagonal().astype(np.float64)
+        elif callable(kernel.function):
+            self.K = kernel.between(X, X)  # a function may depend on the whole set of rows
         else:
-            self.diagonal = kernel.diagonal(X)
+            self.K = kernel.matrix(X, max(1, math.isqrt(size)))
+        held = 0 if precomputed or not fits else self.K.nbytes
+        self.capacity = max_memory - size * TEMPORARY - held
+        diagonal = kernel.diagonal(X) if self.K is None else self.K.diagonal()
+        self.diagonal = diagonal.astype(np.float64)
 
     def rows(self, index):
         """Rows of K selected by ``index`` (few of them), as float64."""
@@ -455,10 +452,6 @@ class Gram:
         for rows in batches(self.shape[0], self.step):
             out[rows] = self.rows(rows) @ B
         return out
-
-    def dense(self):
-        """All of K as float64."""
-        return self.rows(slice(None))
 
 
 def add_rows(out, index, label, coefficient, rows, step):
@@ -499,7 +492,7 @@ def lowest_eigenvalue(gram):
     """
     n = gram.shape[0]
     if n <= ALL_EIGENVALUES_ROWS:
-        K = gram.dense()
+        K = gram.rows(slice(None))
     else:  # the eigenvalues of a principal submatrix lie between the least and largest of K
         sample = np.sort(np.random.default_rng(0).choice(n, ALL_EIGENVALUES_ROWS, replace=False))
         K = gram.block(sample, sample)

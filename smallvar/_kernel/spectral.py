@@ -101,7 +101,7 @@ def likeness(labels, Y, weight):
 
 
 @dataclass
-class FeatureMeans:
+class _FeatureMeans:
     """Cluster means in feature space: sums of rows, by the columns of sparse coefficients."""
 
     coefficients: Any
@@ -477,9 +477,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self._centers = np.ascontiguousarray(centers)
         elif self._kernel_is("precomputed"):  # new rows come with a column for each old one
             coefficients = csr_array((M.data, (rows, M.indices)), shape=(X.shape[0], M.shape[1]))
-            self._means = FeatureMeans(coefficients, problem.squared_norms(M), None)
+            self._means = _FeatureMeans(coefficients, problem.squared_norms(M), None)
         else:
-            self._means = FeatureMeans(M, problem.squared_norms(M), X[rows])
+            self._means = _FeatureMeans(M, problem.squared_norms(M), X[rows])
 
     def _nearest(self, X):
         """Cluster whose mean is nearest to each row."""
