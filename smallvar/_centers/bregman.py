@@ -4,8 +4,8 @@ Jiang, Kulis & Jordan (2012). The divergences and their sweeps are in ``divergen
 them in ``divergence_path``; "squared_euclidean" is ``DPMeans`` itself.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from functools import partial
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -79,31 +79,18 @@ class DivergenceProblem(RowsProblem):
         return Start(point, sweep, centers, are_means, rows)
 
 
-@dataclass
-class _Deviances:
+def deviances(rule, centers, X, n_threads):
     """Twice the divergences of rows from centers: squared distances, for small divergences."""
-
-    rule: Any
-    centers: NDArray[np.float64]
-
-    def __call__(self, X, n_threads):
-        return 2.0 * self.rule.between(X[:, None], self.centers)
+    return 2.0 * rule.between(X[:, None], centers)
 
 
-@dataclass
-class _Volumes:
+def log_volumes(rule, inside, X):
     """What the saddlepoint density of rows has besides their deviance: -1/2 sum_j log V(x_j).
 
-    Of values on the border of the domain, V is taken for a value somewhat inside, as Stirling's
-    formula has it.
+    Of values on the border of the domain, V is taken for a value ``inside``, as Stirling's formula
+    has it.
     """
-
-    rule: Any
-    inside: float
-
-    def __call__(self, X):
-        variance = self.rule.density_variance(np.asarray(X, dtype=np.float64), self.inside)
-        return -0.5 * np.log(variance).sum(axis=1)
+    return -0.5 * np.log(rule.density_variance(np.asarray(X, np.float64), inside)).sum(axis=1)
 
 
 class DivergenceMixin(RowModelMixin):
@@ -131,17 +118,17 @@ class DivergenceMixin(RowModelMixin):
             return super()._made_row_model(fitted)
         X, n_threads = fitted.X, self._threads()
         centers = self._centers(rule, X.shape[1])
-        costs = _Deviances(rule, centers)
+        costs = partial(deviances, rule, centers)
         taken, weight, labels = fitted.sample(
             centers.size, lambda: costs(X, n_threads)[np.arange(X.shape[0]), fitted.labels]
         )
         rows = X[taken]
         mean = np.average(rows, axis=0, weights=weight)[None]
         d = max(1, np.count_nonzero(np.ptp(rows, axis=0)))
-        settings = _Deviances(rule, mean), rows, weight, labels, d, n_threads
-        model = model_of_costs(costs, *settings)
+        from_mean = partial(deviances, rule, mean)
+        model = model_of_costs(costs, from_mean, rows, weight, labels, d, n_threads)
         # the dispersion of an exponential family is the unit of its deviance
-        model.offset = _Volumes(rule, float(model.mixture.scatter.values.min()) / 6.0)
+        model.offset = partial(log_volumes, rule, float(model.mixture.scatter.values.min()) / 6.0)
         return model
 
     def _gains(self, moments):
@@ -394,38 +381,40 @@ default="squared_euclidean"
         given = check_init(self.init, X.shape[1], self.max_clusters)
         if given is not None:
             rule.check(given, "init", self.divergence)
+        relative = self._relative(weight, isinstance(self.lam, str))
+        # merge paths use BLAS
         with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
-            relative = self._relative(weight, isinstance(self.lam, str))
-            best = self._fit_rule(rule, X, relative, given, rng, n_threads)
+            problem = self._problem(rule, X, relative, given, n_threads)
+            best = self._learn(run_starts(problem, rng))
+            if problem.active is not None:
+                # rows of weight zero are not visited: they get the label that predict gives
+                idle = np.flatnonzero(weight == 0)
+                self.labels_[idle] = nearest_centers(rule, X[idle], best.centers, n_threads)
         self._remember_rows(X, weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
         return self
 
-    def _fit_rule(self, rule, X, weight, given, rng, n_threads):
-        """Run all starts and set the result from the best one, which is returned."""
-        n = X.shape[0]
+    def _problem(self, rule, X, weight, given, n_threads):
+        """The rows of a fit, and its settings."""
+        n, used = X.shape[0], X
         active = None if weight is None or weight.all() else np.flatnonzero(weight)
         # sums from the origin of the rows: centers are means for every divergence (Banerjee et al.)
         frame = SumsFrame(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
-            guess = cut_guess(self.guess, n)
             # the rule starts from the mean of active rows, each counted once
-            equal = None if active is None else (weight > 0).astype(np.float64)
-            center = frame.mean if weight is None else SumsFrame(X, equal, n_threads).mean
-            used = X if active is None else X[active]
+            center = frame.mean
+            if weight is not None:
+                used = X if active is None else X[active]
+                equal = None if active is None else (weight > 0).astype(np.float64)
+                center = SumsFrame(X, equal, n_threads).mean
+            guess = cut_guess(self.guess, n)
             lam = mean_weight(weight) * (farthest_first(rule, used, center, guess) or 1.0)
         reference = checked_reference(rule, X, weight, frame)
         fit = self._described(n, None if lam is None else float(lam), given)
-        problem = DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)
-        best = self._learn(run_starts(problem, rng))
-        if active is not None:
-            # idle rows, of weight zero, are not visited: they get the label that predict gives
-            idle = np.flatnonzero(weight == 0)
-            self.labels_[idle] = nearest_centers(rule, X[idle], best.centers, n_threads)
-        return best
+        return DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the center of least divergence from each row; no row opens a cluster.

@@ -147,24 +147,27 @@ class _FamilyCriterion:
             self.distinct, self.cap = columns.n_different, columns.n_different // 3
 
     def _deviance(self, loss, p, centers):
-        """Minus twice the log-likelihood of a row, on average, with its share of the price of phi.
+        """Minus twice the log-likelihood of a row, on average, and the phi by which 2 D is divided.
 
-        ``loss`` is the mean of D, ``p`` are the shares of the clusters.
+        The first has its share of the price of phi. ``loss`` is the mean of D, ``p`` are the shares
+        of the clusters.
         """
-        u, d = self.distinct, self.d
+        d, price = self.d, self.price / self.distinct
         if self.rule.has_shape:
             # -log f = a D + a - a log a + log Gamma(a) + log x; the mean of D is log a - psi(a)
             a = gamma_shape(loss / d)
-            return 2.0 * (a * loss + d * (a - a * np.log(a) + gammaln(a))) + self.price / u
+            return 2.0 * (a * loss + d * (a - a * np.log(a) + gammaln(a))) + price, 1.0 / a
         if not self.whole:
-            dispersion = max((2.0 * loss + self.floor) / d, SMALLEST_MEAN)
-            return d * (1.0 + np.log(dispersion)) + self.price / u
-        if self.rule.high == 1.0:
-            return 2.0 * loss
-        d = float(p @ poisson_deviance(centers).sum(axis=1))
-        if 2.0 * loss <= d:
-            return 2.0 * loss
-        return min(2.0 * loss, d * (1.0 + np.log(2.0 * loss / d)) + self.price / u)
+            phi = max((2.0 * loss + self.floor) / d, SMALLEST_MEAN)
+            return d * (1.0 + np.log(phi)) + price, phi
+        if self.rule.high > 1.0:
+            # counts have a dispersion of their own where this shortens the description
+            d = float(p @ poisson_deviance(centers).sum(axis=1))
+            if 2.0 * loss > d:
+                wide = d * (1.0 + np.log(2.0 * loss / d)) + price
+                if wide < 2.0 * loss:
+                    return wide, 2.0 * loss / d
+        return 2.0 * loss, 1.0
 
     def relabeled(self, labels, n_clusters):
         """The sweep at the means of these labels, none of 0..n_clusters-1 missing."""
@@ -177,20 +180,13 @@ class _FamilyCriterion:
 
     def dispersion(self, loss, p, centers):
         """The phi by which 2 D is divided, for ``loss`` and ``p`` as in ``_deviance``."""
-        if self.rule.has_shape:
-            return 1.0 / gamma_shape(loss / self.d)
-        if not self.whole:
-            return max((2.0 * loss + self.floor) / self.d, SMALLEST_MEAN)
-        d = float(p @ poisson_deviance(centers).sum(axis=1))
-        # counts have a dispersion of their own where this shortens the description
-        wide = self.rule.high > 1.0 and self._deviance(loss, p, centers) < 2.0 * loss
-        return 2.0 * loss / d if wide else 1.0
+        return self._deviance(loss, p, centers)[1]
 
     def __call__(self, sweep):
         u, K = self.distinct, sweep.k
         p = sweep.weights / self.n
         error = sweep.squared_error()
-        deviance = self._deviance(error / self.n, p, sweep.centers)
+        deviance, _ = self._deviance(error / self.n, p, sweep.centers)
         # minus twice the log-likelihood of rows and labels
         V = u * (deviance - 2.0 * float(p @ np.log(p)))
         return V + self.price * (K * (self.d + 1) - 1), None, error

@@ -5,7 +5,6 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import issparse
 from scipy.spatial.distance import pdist
-from sklearn.utils import gen_batches
 
 from smallvar._centers.dpmeans import RowsProblem
 from smallvar._centers.starts import Start
@@ -16,7 +15,6 @@ from smallvar._selection.envelope import penalty_within
 from smallvar._selection.sphere import directions
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
-BLOCK_NUMBERS = 1 << 18  # entries of the rows that are compared with all centers at a time
 # of paths; rows of the first pass: wide clusters are worth a center from some 20 rows on
 PATH_OPTIONS = {"coarse_rows": 20_000, "family": directions}
 
@@ -46,28 +44,17 @@ def opening_penalty(X, weight, centers, n_threads):
     The result is at least the largest weighted distance of a row from its own center. The second
     result is ``within``; where it is 0, the penalty is a right angle, a placeholder.
     """
-    n, d = X.shape
-    to_center = np.empty(n if weight is None else np.count_nonzero(weight))
-    within = largest = 0.0
-    # seeds[k] becomes the first row of cluster k, at which the cluster would open
-    seeds, seen, done = centers.copy(), np.zeros(len(centers), dtype=bool), 0
-    for part in gen_batches(n, max(1, BLOCK_NUMBERS // d)):
-        rows = some_rows(X, part)
-        used = np.arange(rows.shape[0]) if weight is None else np.flatnonzero(weight[part])
-        sweep = nearest_sweep(rows, None, centers, n_threads)
-        distances = 0.5 * sweep.assigned_distances()[used]
-        to_center[done : done + len(used)] = distances
-        done += len(used)
-        weights = 1.0 if weight is None else weight[part][used]
-        largest = max(largest, float((weights * distances).max(initial=0.0)))
-        labels, first = np.unique(sweep.labels[used], return_index=True)
-        new = ~seen[labels]
-        few = some_rows(rows, used[first[new]])
-        seeds[labels[new]] = few.toarray() if issparse(X) else few
-        seen[labels] = True
-        # 1 - cos = ||x - mu||^2 / 2 for vectors of length 1
-        sweep.set_centers(seeds)
-        within = max(within, 0.5 * float(sweep.assigned_distances()[used].max(initial=0.0)))
+    used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+    weights = 1.0 if weight is None else weight[used]
+    sweep = nearest_sweep(X, None, centers, n_threads)
+    # 1 - cos = ||x - mu||^2 / 2 for vectors of length 1
+    to_center = 0.5 * sweep.assigned_distances()[used]
+    # the first row of each cluster, at which it would open
+    labels, first = np.unique(sweep.labels[used], return_index=True)
+    rows, seeds = some_rows(X, used[first]), centers.copy()
+    seeds[labels] = rows.toarray() if issparse(X) else rows
+    sweep.set_centers(seeds)
+    within = 0.5 * float(sweep.assigned_distances()[used].max())
     # For two centers at cosine c, a row at cosine b to its own center has the cosine b c to the
     # other one, on average over the directions in which it may be off. Here c is that of the two
     # nearest centers, b the mean over the rows.
@@ -77,7 +64,7 @@ def opening_penalty(X, weight, centers, n_threads):
     # at least ``within``, or rows of a cluster would open others
     lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
     # w (1 - cos) of no row exceeds the penalty, however heavy the row
-    return max(lam * mean_weight(weight), largest), within
+    return max(lam * mean_weight(weight), float((weights * to_center).max())), within
 
 
 def saving(path, X, weight, n_threads):

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, issparse
 from scipy.spatial.distance import cdist
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.dpmeans import DPMeans
@@ -50,6 +49,8 @@ from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAM_RULES, check_exact_number, cut_guess, farthest_row
 from smallvar._sweeps.means import ZERO_RESULTANT
+
+TRANSFORMED_ROWS = 4096  # at a time
 
 
 def resultants(totals, weights):
@@ -335,13 +336,15 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self._check_parameters()
         rng, n_threads = self._rng(), self._threads()
         X = self._validate(X, reset=True)
-        n, whole = X.shape[0], X
-        X, weight, used = self._taking_part(X, sample_weight)
+        n, weight = X.shape[0], check_weights(sample_weight, X.shape[0])
+        rows, taken, used = self._taking_part(X, sample_weight)
         given = self._given_centers(X.shape[1], n_threads)
-        relative = self._relative(weight, self._finds_penalty)
-        best = self._fit(X, relative, given, rng, n_threads)
+        relative = self._relative(taken, self._finds_penalty)
+        fit = self._described(rows.shape[0], self._penalty(rows, relative, n_threads), given)
+        problem = SphereProblem(fit, rows, relative, n_threads)
+        best = self._learn(run_starts(problem, rng), rows, relative, n_threads)
         self.labels_ = labels_of_all(self.labels_, used, n)
-        self._remember_rows(whole, check_weights(sample_weight, n))
+        self._remember_rows(X, weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
@@ -389,20 +392,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         typical = mean_weight(weight) if self._finds_penalty else 1.0
         self.min_cosine_ = 1.0 - self._opening / typical
 
-    def _fit(self, X, weight, given, rng, n_threads):
-        """Fit checked rows; returns the best start."""
-        lam = self._penalty(X, weight, n_threads)
-
-        problem = SphereProblem(self._described(X.shape[0], lam, given), X, weight, n_threads)
-        return self._learn(run_starts(problem, rng), X, weight, n_threads)
-
     def _fit_elsewhere(self, rows):
         rng, n_threads = self._rng(), self._threads()
-        lam, given = (
-            self._penalty(None, None, n_threads),
-            self._given_centers(rows.n_features, n_threads),
-        )
-        fit = self._described(rows.n_samples, lam, given)
+        given = self._given_centers(rows.n_features, n_threads)
+        fit = self._described(rows.n_samples, self._penalty(None, None, n_threads), given)
         problem = rows.problem(fit, rng, n_threads)
         best = run_starts(problem, rng)
         return self._learn(best, *problem.sampled, n_threads).ended
@@ -556,21 +549,18 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        n = X.shape[0]
         centers = learned(self, "cluster_centers_", None, X.shape[1])
-        X, used = self._usable_rows(X)
-        if not X.shape[0]:
-            return np.ones((n, len(centers)), dtype=X.dtype)
-        out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
-        for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
+        rows, used = self._usable_rows(X)
+        used = np.arange(X.shape[0]) if used is None else used
+        distances = np.ones((X.shape[0], len(centers)), dtype=rows.dtype)
+        # cdist makes a float64 copy of what it gets
+        for start in range(0, len(used), TRANSFORMED_ROWS):
+            some = slice(start, start + TRANSFORMED_ROWS)
             if issparse(X):
-                out[rows] = np.clip(1.0 - some_rows(X, rows) @ centers.T, 0.0, 2.0)
+                block = np.clip(1.0 - some_rows(rows, some) @ centers.T, 0.0, 2.0)
             else:
-                out[rows] = 0.5 * cdist(X[rows], centers, "sqeuclidean")
-        if used is None:
-            return out
-        distances = np.ones((n, len(centers)), dtype=out.dtype)
-        distances[used] = out
+                block = 0.5 * cdist(rows[some], centers, "sqeuclidean")
+            distances[used[some]] = block
         return distances
 
     def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
@@ -600,7 +590,5 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             weight = weight[used]
         error = 0.0
         if X.shape[0] and (weight is None or weight.any()):
-            sweep = nearest(X, weight, centers, self._threads())
-            # sum_i w_i (1 - cos_i), half of the squared error
-            error = self._error_share * sweep.squared_error()
+            error = ERROR_SHARE * nearest(X, weight, centers, self._threads()).squared_error()
         return -(error + self.lam_ * len(centers))
