@@ -17,8 +17,7 @@ from smallvar._centers.divergence import (
     Reference,
     SumsFrame,
     farthest_first,
-    nearest_centers,
-    sweep_at,
+    nearest_by,
 )
 from smallvar._centers.divergence_path import Family
 from smallvar._centers.divergence_rules import DIVERGENCES
@@ -389,7 +388,7 @@ default="squared_euclidean"
             if problem.active is not None:
                 # rows of weight zero are not visited: they get the label that predict gives
                 idle = np.flatnonzero(weight == 0)
-                self.labels_[idle] = nearest_centers(rule, X[idle], best.centers, n_threads)
+                self.labels_[idle] = nearest_by(rule, X[idle], None, best.centers, n_threads).labels
         self._remember_rows(X, weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
@@ -416,26 +415,12 @@ default="squared_euclidean"
         fit = self._described(n, None if lam is None else float(lam), given)
         return DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Return the center of least divergence from each row; no row opens a cluster.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New data in the domain of the divergence.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest index.
-        """
+    def _nearest(self, X, weight=None):
         rule = self._rule()
         if rule is None:
-            return super().predict(X)
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
+            return super()._nearest(X, weight)
         centers = self._centers(rule, X.shape[1])
-        return nearest_centers(rule, X, centers, self._threads())
+        return nearest_by(rule, X, weight, centers, self._threads())
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Return the divergence of each row from each center.
@@ -470,35 +455,3 @@ default="squared_euclidean"
                 f"entries up to {float(np.abs(X).max()):.3g}"
             )
         return out
-
-    def score(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Return minus the objective of data at the fitted centers.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Data in the domain of the divergence.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        score : float
-            ``-(sum of w * least divergence from a center + lam_ * n_clusters_)``.
-        """
-        rule = self._rule()
-        if rule is None:
-            return super().score(X, sample_weight=sample_weight)
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        weight = check_weights(sample_weight, X.shape[0])
-        centers = self._centers(rule, X.shape[1])
-        # rows of weight zero are left out: their divergences may be infinite
-        rows = None if weight is None else np.flatnonzero(weight)
-        w = None if weight is None else weight[rows]
-        sweep = sweep_at(rule, X, w, rows, centers, self._threads())
-        return -(sweep.squared_error() + self.lam_ * len(centers))

@@ -149,8 +149,12 @@ class CenterEstimator(
             Index into ``cluster_centers_``; at a tie the lowest index.
         """
         check_fitted(self)
-        X, centers = self._measured(self._validate(X, reset=False))
-        return nearest(X, None, centers, self._threads()).labels
+        return self._nearest(self._validate(X, reset=False)).labels
+
+    def _nearest(self, X, weight=None):
+        """A sweep over checked rows whose labels are the nearest centers."""
+        X, centers = self._measured(X)
+        return nearest(X, weight, centers, self._threads())
 
     def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute the Euclidean distances (not squared) of each row to each center.
@@ -204,14 +208,14 @@ class CenterEstimator(
         Returns
         -------
         score : float
-            ``-(sum of w * squared distance to the nearest center + lam_ * n_clusters_)``.
+            ``-(sum of w * D + lam_ * n_clusters_)``, with D the squared distance to the nearest
+            center, or what the objective of the class has in its place. Rows of length zero, which
+            have no direction, are left out where D is 1 - cosine.
         """
         check_fitted(self)
         X = self._validate(X, reset=False)
-        weight = check_weights(sample_weight, X.shape[0])
-        X, centers = self._measured(X)
-        sweep = nearest(X, weight, centers, self._threads())
-        return -(self._error_share * sweep.squared_error() + self.lam_ * len(centers))
+        error = self._nearest(X, check_weights(sample_weight, X.shape[0])).squared_error()
+        return -(self._error_share * error + self.lam_ * len(self.cluster_centers_))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -7,7 +7,7 @@ ties (compiled, ``smallvar._sweeps.affine``). ``Reference`` has what is computed
 
 import numpy as np
 
-from smallvar._core.frame import check_means
+from smallvar._core.frame import FewRows, check_means
 from smallvar._selection.penalty import farthest_by
 from smallvar._sweeps.affine import AffineSweep
 from smallvar._sweeps.divergences import within_members
@@ -302,20 +302,23 @@ def farthest_first(rule, X, mean, n_clusters):
     )
 
 
-def sweep_at(rule, X, weight, rows, centers, n_threads=1):
-    """A sweep over these rows whose labels are the nearest of the centers."""
+def nearest_by(rule, X, weight, centers, n_threads=1):
+    """A result like that of ``frame.nearest``, for a divergence.
+
+    Rows of weight zero are left out: their divergences may be infinite.
+    """
+    rows = None if weight is None else np.flatnonzero(weight)
+    weight = None if weight is None else weight[rows]
+    if X.shape[0] * centers.size <= FEW_SUMMANDS:
+        X = X if rows is None else X[rows]
+        table = rule.between(X[:, None], centers)
+        labels = table.argmin(axis=1).astype(np.int32)
+        return FewRows(X, weight, centers, labels, table[np.arange(len(X)), labels], None)
     reference = Reference(rule, X, centers.mean(axis=0))
     sweep = DivergenceSweep(rule, X, weight, rows, reference, n_threads)
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
-
-
-def nearest_centers(rule, X, centers, n_threads=1):
-    """Labels of the nearest centers."""
-    if X.shape[0] * centers.size <= FEW_SUMMANDS:
-        return rule.between(X[:, None], centers).argmin(axis=1).astype(np.int32)
-    return sweep_at(rule, X, None, None, centers, n_threads).labels
 
 
 def _max_of_others(values):

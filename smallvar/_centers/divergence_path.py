@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln, xlogy
 
-from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
+from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_by
 from smallvar._selection.columns import recorded
 from smallvar._selection.cost_boundaries import TINY, CostBoundaries
 from smallvar._selection.descent import MergeDescent
@@ -242,4 +242,4 @@ class Family:
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""
-        return nearest_centers(self.rule, X, centers)
+        return nearest_by(self.rule, X, None, centers).labels

@@ -29,7 +29,7 @@ from smallvar._centers.unit_rows import (
     warn_of_zero_rows,
 )
 from smallvar._core.estimator import keywords_only, warn_not_converged
-from smallvar._core.frame import nearest, nearest_sweep
+from smallvar._core.frame import FewRows, nearest, nearest_sweep
 from smallvar._core.profiles import NO_SPREAD
 from smallvar._core.validation import (
     DTYPES,
@@ -466,6 +466,14 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         super()._finish(sweep)
         self._forget("objective_path_")  # that of a fit
 
+    def _nearest(self, X, weight=None):
+        rows, used = self._usable_rows(X)
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        weight = weight if used is None or weight is None else weight[used]
+        if rows.shape[0] and (weight is None or weight.any()):
+            return nearest(rows, weight, centers, self._threads())
+        return FewRows(rows[:0], None, centers, np.empty(0, np.int32), np.empty(0), None)
+
     def _measured(self, X):
         rows, used = self._usable_rows(X)
         if used is not None:  # rows without a direction are equally far from all centers
@@ -562,33 +570,3 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
                 block = 0.5 * cdist(rows[some], centers, "sqeuclidean")
             distances[used[some]] = block
         return distances
-
-    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return minus the objective of data at the fitted centers.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        score : float
-            ``-(sum of w * (1 - largest cosine with a center) + lam_ * n_clusters_)``, the sum over
-            the rows that have a direction.
-        """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        weight = check_weights(sample_weight, X.shape[0])
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
-        X, used = self._usable_rows(X)
-        if used is not None and weight is not None:
-            weight = weight[used]
-        error = 0.0
-        if X.shape[0] and (weight is None or weight.any()):
-            error = ERROR_SHARE * nearest(X, weight, centers, self._threads()).squared_error()
-        return -(error + self.lam_ * len(centers))
