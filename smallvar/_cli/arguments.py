@@ -7,6 +7,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from functools import partial
 
 from smallvar._cli.output import complain, is_installed, suffix_of
 from smallvar._cli.words import UserError, names_of_option, option_of
@@ -41,6 +42,93 @@ plus a penalty lam for every cluster. Unless --n-clusters or --lam is given,
 the data choose K, by a criterion of likelihood and description length."""
 
 
+# each option with its argument, if it takes one, and what it does
+OPTIONS = """\
+--n-clusters K
+the exact number of clusters, at most that of the distinct rows
+
+--lam L
+the penalty for each cluster, in squared data units: a point farther than sqrt(L) from every center
+opens a cluster, so a smaller L gives more clusters
+
+--scale
+standardize the columns, each to mean 0 and standard deviation 1, so that all count alike; lam is
+then in these units
+
+--shapes
+clusters of any shape, also long, bent or hollow ones, in place of compact ones: each is a union of
+pieces with no gap between them. There is no penalty; the data choose K, unless --n-clusters gives
+it. For tables of numbers
+
+--kinds A=KIND,...
+what columns are, where that is not what is found: normal, ordered, poisson (counts), exponential
+(positive amounts), bernoulli (two values), categorical, or none to leave one out. A table with a
+column of words or with gaps is clustered by the kinds of its columns, which are printed; a table of
+numbers only where --kinds is given
+
+--seed S
+draw from S the rows that the search for K begins from (default: 0, so that the same command gives
+the same result)
+
+data TABLE
+a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz after it; cells
+separated by commas, semicolons, tabs or spaces), .npy (read through a memory map), .parquet (needs
+pandas and pyarrow) or .xlsx (its first worksheet; needs openpyxl). -: standard input, which is also
+read where TABLE is left out and something is piped into it. Otherwise, without TABLE, wines that
+scikit-learn ships are clustered
+
+--columns A,B,...
+the columns to use: names where there is a header, otherwise positions counted from 1. FIRST:LAST
+stands for a range, both ends included; a name that holds a comma goes in double quotes. Of columns
+of one name the second is called name.1, as in pandas
+
+--exclude A,B,...
+the columns not to use, out of all or of those that --columns names; '' are those that have no name
+in the header, as row numbers often have none
+
+--keep A,B,...
+columns that are used although they seem to number the rows only (whole numbers that ascend from row
+to row, ids), as do those that --columns names; other such columns are left out, and named
+
+--na WORD,...
+cells of text that are missing values, beside empty ones, NA, n.a., nan, ?, - and null: --na '<35'
+or --na=-999; '<*' are all that begin with <, and a word that holds a comma goes in double quotes.
+'' says that a number like -999, which is an error where nothing else is below 0, is one
+
+--drop-missing
+leave out rows with a missing value in a column that is used, rather than cluster them by their
+other cells. --out keeps them, without a cluster (-1 in .npy)
+
+--skip-rows N,M-...
+lines of text to leave out, by the numbers in the error messages: 1,150-152. Titles above the
+header, units below it, and notes, totals and means below the rows are left out by themselves, and a
+warning says so; none keeps them
+
+--decimal SIGN
+the decimal sign in text, . (default) or a comma; with a comma, cells must be separated by
+semicolons, tabs or spaces
+
+--encoding NAME
+the encoding of text, such as cp1252 (western European Windows) or utf-16; default: UTF-8, and what
+is not is refused
+
+--out FILE
+write the table with the cluster of each row, 0 to K - 1, and how probable it is, as .csv, .tsv,
+.parquet or, without the table, .npy; -: as .csv on standard output, and the report goes to standard
+error
+
+--plot FILE
+draw the clusters as a .png, .pdf or .svg picture
+
+--profiles COLUMNS
+say what sets each cluster apart in so many columns, at most (default: 3): its mean and spread in
+those that save most of the squared distances, and what share they save; --plot then draws this in
+place of the rows
+
+--verbose
+print a line for every sweep, and for every stage of the search for K"""
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UserError, so that errors are one line."""
 
@@ -64,9 +152,23 @@ def parse(argv):
         ),
         allow_abbrev=False,
     )
-    _add_clusters(parser)
-    _add_table(parser)
-    _add_results(parser)
+    readings = {
+        "--n-clusters": {"type": number(int, 1)},
+        "--lam": {"type": number(float, 0)},
+        "--kinds": {"type": kinds_of},
+        "--seed": {"type": number(int, 0)},
+        "data": {"nargs": "?"},
+        "--na": {"type": partial(names_of_option, "argument --na"), "action": "extend"},
+        "--skip-rows": {"type": lines_of, "action": "extend"},
+        "--decimal": {"choices": [".", ","]},
+        "--profiles": {"type": number(int, 1), "nargs": "?", "const": TELLING},
+    }
+    for block in OPTIONS.split("\n\n"):
+        first, text = block.split("\n", 1)
+        name, argument, metavar = first.partition(" ")
+        reading = {"metavar": metavar} if argument else {"action": "store_true"}
+        parser.add_argument(name, help=text, **reading, **readings.get(name, {}))
+    parser.add_argument("--version", action="version", version=f"smallvar {__version__}")
     args = parser.parse_args(argv)
     for name, others in CONFLICTS.items():
         if is_given(args, name):
@@ -77,155 +179,6 @@ def parse(argv):
         refuse_given(args, READING, "{} has no meaning without TABLE")
     check_files(args)
     return args
-
-
-def _add_clusters(parser):
-    """Add the arguments that say what clusters are."""
-    parser.add_argument(
-        "--n-clusters",
-        type=number(int, 1),
-        metavar="K",
-        help="the exact number of clusters, at most that of the distinct rows",
-    )
-    parser.add_argument(
-        "--lam",
-        type=number(float, 0),
-        metavar="L",
-        help="the penalty for each cluster, in squared data units: a point farther than sqrt(L) "
-        "from every center opens a cluster, so a smaller L gives more clusters",
-    )
-    parser.add_argument(
-        "--scale",
-        action="store_true",
-        help="standardize the columns, each to mean 0 and standard deviation 1, so that all count "
-        "alike; lam is then in these units",
-    )
-    parser.add_argument(
-        "--shapes",
-        action="store_true",
-        help="clusters of any shape, also long, bent or hollow ones, in place of compact ones: "
-        "each is a union of pieces with no gap between them. There is no penalty; the data choose "
-        "K, unless --n-clusters gives it. For tables of numbers",
-    )
-    parser.add_argument(
-        "--kinds",
-        type=kinds_of,
-        metavar="A=KIND,...",
-        help="what columns are, where that is not what is found: normal, ordered, poisson "
-        "(counts), exponential (positive amounts), bernoulli (two values), categorical, or none to "
-        "leave one out. A table with a column of words or with gaps is clustered by the kinds of "
-        "its columns, which are printed; a table of numbers only where --kinds is given",
-    )
-    parser.add_argument(
-        "--seed",
-        type=number(int, 0),
-        metavar="S",
-        help="draw from S the rows that the search for K begins from (default: 0, so that the "
-        "same command gives the same result)",
-    )
-
-
-def _add_table(parser):
-    """Add the arguments that say what to read, and how."""
-    parser.add_argument(
-        "data",
-        nargs="?",
-        metavar="TABLE",
-        help="a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz "
-        "after it; cells separated by commas, semicolons, tabs or spaces), .npy (read through a "
-        "memory map), .parquet (needs pandas and pyarrow) or .xlsx (its first worksheet; needs "
-        "openpyxl). -: standard input, which is also read where TABLE is left out and something "
-        "is piped into it. Otherwise, without TABLE, wines that scikit-learn ships are clustered",
-    )
-    parser.add_argument(
-        "--columns",
-        metavar="A,B,...",
-        help="the columns to use: names where there is a header, otherwise positions counted "
-        "from 1. FIRST:LAST stands for a range, both ends included; a name that holds a comma "
-        "goes in double quotes. Of columns of one name the second is called name.1, as in pandas",
-    )
-    parser.add_argument(
-        "--exclude",
-        metavar="A,B,...",
-        help="the columns not to use, out of all or of those that --columns names; '' are those "
-        "that have no name in the header, as row numbers often have none",
-    )
-    parser.add_argument(
-        "--keep",
-        metavar="A,B,...",
-        help="columns that are used although they seem to number the rows only (whole numbers "
-        "that ascend from row to row, ids), as do those that --columns names; other such columns "
-        "are left out, and named",
-    )
-    parser.add_argument(
-        "--na",
-        type=lambda text: names_of_option("argument --na", text),
-        action="extend",
-        metavar="WORD,...",
-        help="cells of text that are missing values, beside empty ones, NA, n.a., nan, ?, - and "
-        "null: --na '<35' or --na=-999; '<*' are all that begin with <, and a word that holds a "
-        "comma goes in double quotes. '' says that a number like "
-        "-999, which is an error where nothing else is below 0, is one",
-    )
-    parser.add_argument(
-        "--drop-missing",
-        action="store_true",
-        help="leave out rows with a missing value in a column that is used, rather than cluster "
-        "them by their other cells. --out keeps them, without a cluster (-1 in .npy)",
-    )
-    parser.add_argument(
-        "--skip-rows",
-        type=lines_of,
-        action="extend",
-        metavar="N,M-...",
-        help="lines of text to leave out, by the numbers in the error messages: 1,150-152. Titles "
-        "above the header, units below it, and notes, totals and means below the rows are left out "
-        "by themselves, and a warning says so; none keeps them",
-    )
-    parser.add_argument(
-        "--decimal",
-        choices=[".", ","],
-        default=None,
-        metavar="SIGN",
-        help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
-        "separated by semicolons, tabs or spaces",
-    )
-    parser.add_argument(
-        "--encoding",
-        metavar="NAME",
-        help="the encoding of text, such as cp1252 (western European Windows) or utf-16; default: "
-        "UTF-8, and what is not is refused",
-    )
-
-
-def _add_results(parser):
-    """Add the arguments for results, and about the program."""
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help="write the table with the cluster of each row, 0 to K - 1, and how probable it is, "
-        "as .csv, .tsv, .parquet or, without the table, .npy; -: as .csv on standard output, and "
-        "the report goes to standard error",
-    )
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw the clusters as a .png, .pdf or .svg picture"
-    )
-    parser.add_argument(
-        "--profiles",
-        type=number(int, 1),
-        nargs="?",
-        const=TELLING,
-        metavar="COLUMNS",
-        help="say what sets each cluster apart in so many columns, at most (default: 3): its mean "
-        "and spread in those that save most of the squared distances, and what share they save; "
-        "--plot then draws this in place of the rows",
-    )
-    parser.add_argument(
-        "--verbose",
-        action="store_true",
-        help="print a line for every sweep, and for every stage of the search for K",
-    )
-    parser.add_argument("--version", action="version", version=f"smallvar {__version__}")
 
 
 # Converters of arguments
