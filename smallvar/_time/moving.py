@@ -205,7 +205,7 @@ class MovingClusters(ClusterMixin, Estimator):
 
     def _step(self, X, weight, n_threads, time, elapsed):
         """Make one time step, ``elapsed`` after the last; returns whether it converged."""
-        forgotten = self._skip_steps(elapsed - 1)
+        forgotten = self._skip_steps(elapsed - 1) if elapsed > 1 else self.cluster_ids_[:0]
         n_old = len(self.ages_)
         if X.shape[0]:
             gamma, clustered = self._clustered(X, weight, n_threads)
@@ -214,20 +214,27 @@ class MovingClusters(ClusterMixin, Estimator):
             clusters = self._clusters_of_empty_step()
             clustered = ClusteredStep(nothing, np.zeros(n_old), clusters, True)
         n_new, seen = len(clustered.weights) - n_old, clustered.weights > 0
-        ids = np.append(self.cluster_ids_, self._next_id + np.arange(n_new))
-        weights, gamma = (np.append(a, np.zeros(n_new)) for a in (self.weights_, gamma))
-        ages = np.append(self.ages_, np.zeros(n_new, dtype=np.int64))
-        revived = ids[seen & (ages > 1)]
+        ids, weights, ages = self.cluster_ids_, self.weights_, self.ages_
+        if n_new:
+            ids = np.append(ids, self._next_id + np.arange(n_new))
+            weights, gamma = (np.append(a, np.zeros(n_new)) for a in (weights, gamma))
+            ages = np.append(ages, np.zeros(n_new, dtype=np.int64))
         weights = np.where(seen, gamma + clustered.weights, weights)
         ages = np.where(seen, 1, ages + 1)
         self.labels_ = ids[clustered.labels]
         dead = self._is_dead(ages)
-        events = {
-            "births": ids[n_old:],
-            "deaths": np.append(forgotten, ids[dead]),
-            "revivals": revived,
-        }
-        self._report_step(time, clustered, ids[seen], events)
+        callback = self._callback()
+        if self._recorded is not None or callback is not None:
+            step = StepRecord(
+                time=time,
+                objective=self.objective_,
+                ids=ids[seen],
+                track_values=self._track_values(clustered),
+                births=ids[n_old:],
+                deaths=np.append(forgotten, ids[dead]),
+                revivals=ids[:n_old][seen[:n_old] & (self.ages_ > 1)],
+            )
+            self._report_step(step, callback)
         self._set_state(ids, weights, ages, clustered.clusters, ~dead)
         self._next_id += n_new
         self.n_steps_ += 1
@@ -258,20 +265,18 @@ class MovingClusters(ClusterMixin, Estimator):
         gamma, penalty = self._costs(self.weights_, self.ages_)
         return gamma, self._cluster(X, weight, gamma, penalty, n_threads)
 
-    def _report_step(self, time, clustered, ids, events):
-        """Record a step, whose clusters with points are ``ids``, and call the callback, if any."""
+    def _report_step(self, step, callback):
+        """Record a step, and call the callback, if there is one."""
         if self._recorded is not None:
-            values = self._track_values(clustered)
-            self._recorded.append(StepRecord(time, self.objective_, ids, values, **events))
-        callback = self._callback()
+            self._recorded.append(step)
         if callback is not None:
-            number, k, n = self.n_steps_ + 1, len(ids), len(self.labels_)
+            number, k, n = self.n_steps_ + 1, len(step.ids), len(self.labels_)
             message = (
-                f"step {number}: {n} points, {k} clusters, {len(events['births'])} of them new, "
-                f"{len(events['revivals'])} revived, {len(events['deaths'])} forgotten, "
-                f"objective {self.objective_:.8g}"
+                f"step {number}: {n} points, {k} clusters, {len(step.births)} of them new, "
+                f"{len(step.revivals)} revived, {len(step.deaths)} forgotten, "
+                f"objective {step.objective:.8g}"
             )
-            callback(ProgressEvent("time step", number, message, k, self.objective_, n))
+            callback(ProgressEvent("time step", number, message, k, step.objective, n))
 
     def _costs(self, weights, ages):
         """Faded weights gamma of old clusters of these ages, and penalties Q D to revive them."""
