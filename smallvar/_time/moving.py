@@ -124,13 +124,10 @@ class MovingClusters(ClusterMixin, Estimator):
                 "either t_q and k_tau or q and tau must be given, or none of the four, got "
                 f"{', '.join(f'{name}={shown(pairs[name])}' for name in given)}"
             )
-        check_number(self.t_q, "t_q", low=1, low_open=True, none=True)
-        check_number(self.k_tau, "k_tau", low=1, none=True)
-        check_number(self.q, "q", low=0, none=True)
-        check_number(self.tau, "tau", low=0, none=True)
-        for name in ("k_tau", "q", "tau"):
-            if pairs[name] is not None and math.isinf(pairs[name]):
-                raise ValueError(f"{name} must be finite, got {shown(pairs[name])}")
+        for name, low in (("t_q", 1), ("k_tau", 1), ("q", 0), ("tau", 0)):
+            value = check_number(pairs[name], name, low=low, low_open=name == "t_q", none=True)
+            if name != "t_q" and value is not None and math.isinf(value):
+                raise ValueError(f"{name} must be finite, got {shown(value)}")
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_flag(self.record, "record")
 

@@ -144,7 +144,8 @@ class Renumbering:
         """
         import pandas
 
-        return pandas.DataFrame({name: list(getattr(self, name)) for name in COLUMNS})
+        fields = {name: getattr(self, name) for name in COLUMNS}
+        return pandas.DataFrame(fields | {"others": list(self.others)})
 
     def relabel(self, labels: ArrayLike) -> NDArray[np.int64]:
         """Return the ids of labels of the model.
