@@ -180,7 +180,7 @@ ALL = "random_state sample_weight csr"
 BATCHES = "fit | fit | partial_fit | fit+partial_fit"
 GROUPS = "np.arange(n) % 3 | np.arange(n) * 5 // n | rng.choice(['a', 'b'], n) | X[:, 0] < X[0, 0]"
 BY_GROUP = "groups=" + GROUPS.replace("| ", "| groups=")
-HDP = {**MOST, "n_init": "2 | 3", "n_local": "2 | 4", "n_global": "3 | 8"}
+HDP = {**MOST, "n_init": "2 | 3"}
 FEATURES = {**MOST, "n_swaps": "0 | 1 | 4", "init": "'mean' | 'data'"}
 KERNELS = (
     "'rbf', gamma=0.5/v | 'laplacian' | 'poly' | cauchy | 'linear'"
