@@ -216,8 +216,7 @@ default="squared_euclidean"
     random_state : int, RandomState instance or None, default=None
         Generator of the random orders, and of the first clusters of a merge path.
     n_threads : int, default=None
-        Threads (also of BLAS, except for "squared_euclidean"); None means all that this process may
-        use. The labels do not depend on it.
+        Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
         Print a line a sweep.
 
