@@ -266,17 +266,6 @@ def test_best_of_all_assignments(seed):
             np.testing.assert_allclose(model.objective_, best, rtol=1e-9, atol=1e-12)
 
 
-@each_rule
-@seeds(40)
-def test_larger_tied_data(rule, seed):
-    """Integers, tenths and thirds, duplicated rows and columns, through the estimators."""
-    p = tied_feature_problem(100 + seed, 80)
-    for init in ("alternate", p.Z):
-        model = estimator(p, rule, init=init, random_state=seed)
-        assert not fit(model, p.X, p.weights)
-        check_features(model, p.X, p.weights)
-
-
 # Worked examples ----------------------------------------------------------------------------
 
 
@@ -304,15 +293,6 @@ def test_a_residual_exactly_at_lam_stays():
     weighted = BPMeans(lam=4.0, init=nothing).fit(X, sample_weight=[2, 1, 1])
     np.testing.assert_allclose(weighted.components_, [[2, 0], [0, 3]])
     assert BPMeans(lam=np.nextafter(4.0, 0), init=nothing).fit(X).n_components_ == 2
-
-
-def test_a_later_row_uses_what_an_earlier_one_opened():
-    """(1, 0) opens a feature that (1, 0.1) takes; (1, 4) takes it too and opens (0, 4)."""
-    X = np.array([[1.0, 0], [1, 0.1], [1, 4], [0, 4]])
-    model = BPMeans(lam=0.5, init=np.zeros((4, 0))).fit(X)
-    assert model.assignments_.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1]]
-    twin = twins.features.least_squares(X, model.assignments_, np.ones(4))
-    np.testing.assert_allclose(model.components_, twin, atol=1e-15)
 
 
 @sweep_and_collapsed
@@ -721,18 +701,6 @@ def test_default_penalty(seed):
     check_features(model, p.X, weights)
 
 
-def test_farthest_first_by_hand():
-    """(6, 0) saves 36 + 25 - 1, then (0, 4) 16 + 4 - 4, (0, -2) 4 and (-1, 0) 1."""
-    X = np.array([[6.0, 0], [5, 0], [0, 4], [0, 2]])
-    saved = [60, 20 - 4, 4, 1]
-    for k in (1, 2, 3, 4):
-        sweep = FeatureSweep(X, None, "coordinate", 0.0, k, 1, 0.0, 0, 1, None)
-        assert twins.penalty.farthest_first_features(X, k) == min(saved[:k])
-        np.testing.assert_allclose(sweep.farthest_first(), min(saved[:k]))
-    with_repeats = FeatureSweep(X[[0, 0, 0]], None, "coordinate", 0.0, 3, 1, 0.0, 0, 1, None)
-    assert with_repeats.farthest_first() == 108
-
-
 @each_rule
 def test_tolerance(rule):
     """Stops when a sweep gains at most tol of the first value; that is no failure."""
@@ -954,12 +922,6 @@ def test_transform_with_more_features_than_can_be_tried(k, d):
     assert np.array_equal(Z, np.vstack([model.transform(X[i : i + 1]) for i in range(40)]))
     model.components_ = np.zeros((k, d))
     assert not model.transform(X).any()
-
-
-def test_transform_is_never_worse_than_the_fit():
-    p = feature_problem(17)
-    model = KFeatures(6, random_state=0).fit(p.X)
-    assert model.score(p.X) >= -model.objective_ * (1 + 1e-9)
 
 
 # The number of features ---------------------------------------------------------------------

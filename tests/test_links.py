@@ -8,7 +8,12 @@ import twins.links
 from helpers import all_partitions, assert_refuses, never_rises, seeds
 from problems import random_problem, tied_problem
 from scipy.sparse import csr_array
+from sklearn import config_context
+from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from smallvar import BregmanDPMeans, DPMeans, KernelDPMeans, SphericalDPMeans
 
@@ -160,6 +165,17 @@ def test_a_cycle_of_five_rows_in_two_clusters_is_not_found():
     assert_refuses(
         DPMeans(n_clusters=4), lambda m: m.fit(X, must_link=ring), ValueError, "at most 1"
     )
+
+
+def test_metadata_routing_passes_links_on():
+    with config_context(enable_metadata_routing=True):
+        model = DPMeans(lam=20.0).set_fit_request(must_link=True)
+        pipe = make_pipeline(FunctionTransformer(), model).fit(LINE, must_link=[[1, 2]])
+        with pytest.raises(UnsetMetadataPassedError, match="cannot_link"):
+            clone(pipe).fit(LINE, cannot_link=[[1, 2]])
+    alone = clone(model).fit(LINE, must_link=[[1, 2]])
+    assert np.array_equal(pipe[-1].labels_, alone.labels_)
+    assert not np.array_equal(alone.labels_, clone(model).fit(LINE).labels_)
 
 
 def test_other_estimators_take_no_links():
