@@ -441,26 +441,6 @@ def test_tight_for_copies_of_orthogonal_points(form, weighted):
         assert model.embedding_.shape == (31, 6)
 
 
-def test_blobs():
-    X, truth = make_blobs(300, 6, centers=5, cluster_std=0.5, random_state=1)
-    lam = 1000.0
-    for kernel, data in (("linear", X), ("linear", sp.csr_array(X)), ("precomputed", X @ X.T)):
-        for rounding in ("yu-shi", "kmeans"):
-            model = SpectralDPMeans(lam=lam, kernel=kernel, rounding=rounding, random_state=0)
-            assert adjusted_rand_score(model.fit_predict(data), truth) == 1
-            assert np.array_equal(model.predict(data), model.labels_)
-    rbf = SpectralDPMeans(lam=20.0, kernel="rbf", gamma=0.05, random_state=0).fit(X)
-    assert adjusted_rand_score(rbf.labels_, truth) == 1
-    assert rbf.bound_ > 0.9 * rbf.objective_
-    same = SpectralDPMeans(
-        lam=20.0,
-        kernel=lambda A, B: rbf_kernel(A, B, 0.05),
-        random_state=0,
-    ).fit(X)
-    assert np.array_equal(same.labels_, rbf.labels_) and same.bound_ == rbf.bound_
-    assert np.array_equal(same.predict(X[:50]), rbf.predict(X[:50]))
-
-
 def test_components_of_a_large_sparse_gram(runs, monkeypatch):
     """The centered bound of 30 equal cliques needs only what their eigenspace leaves over."""
     for module in (linear_algebra, relaxation, spectral):
