@@ -605,29 +605,6 @@ def test_updated_state_does_not_drift(seed, offset):
     assert np.all(np.diff(sweep.path()) <= 1e-9 * sweep.path()[0])
 
 
-@pytest.mark.parametrize("rule", COLLAPSED)
-@seeds(8)
-def test_no_better_row_after_collapsed(rule, seed):
-    """At its fixed point none of all rows, or no flip, is better, nor a feature of its own."""
-    p = replace(feature_problem(seed, 20), max_features=None)
-    model = estimator(p, rule, random_state=0).fit(p.X, sample_weight=p.weights)
-    X, Z, n = p.doubles, model.assignments_, len(p.X)
-
-    def value(Z):
-        error = twins.features.feature_error(X, Z, twins.features.least_squares(X, Z, p.w), p.w)
-        return error + p.lam * Z.shape[1]
-
-    for i in range(n):
-        alone = np.column_stack([Z, np.arange(n) == i])
-        assert value(alone) >= model.objective_ * (1 - 1e-9)
-        for row in product((0, 1), repeat=Z.shape[1]):
-            changed = Z.copy()
-            changed[i] = row
-            if rule == "collapsed" or np.sum(changed != Z) == 1:
-                used = changed.any(axis=0)
-                assert value(changed[:, used]) >= model.objective_ * (1 - 1e-9)
-
-
 # Options ------------------------------------------------------------------------------------
 
 

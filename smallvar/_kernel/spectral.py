@@ -38,6 +38,7 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
     mean_weight,
+    sparse_rows,
     varying_columns,
 )
 from smallvar._kernel.gram import (
@@ -484,6 +485,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     def _nearest(self, X):
         """Cluster whose mean is nearest to each row."""
         if self._kernel_is("linear"):
+            X = sparse_rows(X) if issparse(X) else X
             return nearest_sweep(X, None, self._centers, resolve_threads(None)).labels
         labels, means = np.empty(X.shape[0], dtype=np.int32), self._means
         size, kernel = block_size(self.max_memory), self._kernel_of_fit()
