@@ -67,9 +67,9 @@ class DivergenceSweep:
         self.total = exact_total(from_m0 if weight is None else weight * from_m0)
         self.labels = np.zeros(len(from_m0), dtype=np.int32)
         self.affine = AffineSweep(
-            *(rule.kind, X, weight, rows, self.labels, reference.m0),
-            *(from_m0, reference.lengths[visited], reference.sizes[visited], n_threads),
-        )
+            rule.kind, X, weight, rows, self.labels, reference.m0, from_m0,
+            reference.lengths[visited], reference.sizes[visited], n_threads,
+        )  # fmt: skip
         self.lightest = 1.0 if weight is None else float(weight.min())
         # ``summed`` are the labels that the sums are of, ``bounded_by`` the scores of the bounds
         self.sums = self.summed = self.bounded_by = None

@@ -243,21 +243,21 @@ class HDPProblem:
         """Squared distances of means from centers."""
         return cdist(means, centers, "sqeuclidean")
 
+    def _given(self, lam, farthest):
+        """A penalty that does not depend on a start, as a number; None for "auto"."""
+        if lam == "auto":
+            return None
+        return self.settings.unit * farthest() if lam == "farthest-first" else float(lam)
+
     @cached_property
     def given_local(self):
         """The penalty of a local cluster; None where it follows from pooled clusters."""
-        lam = self.settings.lam_local
-        if lam == "farthest-first":
-            return self.settings.unit * self.farthest_local()
-        return None if lam == "auto" else float(lam)
+        return self._given(self.settings.lam_local, self.farthest_local)
 
     @property
     def given_global(self):
         """The penalty of a global cluster; None where it follows from the result."""
-        lam = self.settings.lam_global
-        if lam == "farthest-first":
-            return self.settings.unit * self.farthest_global()
-        return None if lam == "auto" else float(lam)
+        return self._given(self.settings.lam_global, self.farthest_global)
 
     def local_penalty(self, pooled):
         """The penalty of a local cluster; "auto" derives it from the pooled clusters."""

@@ -403,8 +403,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _learn(self, fitted, X, weight, n_threads):
         """Set the attributes of a fit; X are the rows, or those that the path was found on."""
         # the length of the sum of its rows is the weight of a center in later partial fits
-        sums = fitted.sweep.cluster_sums()
-        self.resultant_lengths_ = resultants(*(part[: fitted.n_clusters] for part in sums.totals))
+        totals, weights = fitted.sweep.cluster_sums().totals
+        k = fitted.n_clusters
+        self.resultant_lengths_ = resultants(totals[:k], weights[:k])
         fitted = replace(fitted, sweep=None)  # its bounds take memory
         super()._learn(fitted)
         # lam_ counts clusters in the objective; later batches open clusters by ``_opening``: the

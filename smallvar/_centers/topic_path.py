@@ -1,6 +1,6 @@
 """Documents of hard topics: the sweeps of a start, and the path on which the number is chosen.
 
-``Corpus`` holds the words of documents, ``TopicStart`` repeats sweeps of them. ``TopicPath``
+``Corpus`` holds the words of documents, ``TopicStart`` repeats sweeps of them. ``path_of_topics``
 chooses the number of topics and ``lam_local`` by the length of a code for the words.
 """
 
@@ -116,7 +116,7 @@ class Corpus:
         proportional to the cost of a document beyond that by its own shares.
         """
         n = np.bincount(self.doc, self.mass, self.n)
-        own = -np.bincount(self.doc, xlogy(self.mass, self.mass / n[self.doc]), self.n)
+        by_its_shares = -np.bincount(self.doc, xlogy(self.mass, self.mass / n[self.doc]), self.n)
         least, columns = np.full(self.n, np.inf), []
         excess = self.weight * n
         while len(columns) < k and excess.any():
@@ -128,7 +128,8 @@ class Corpus:
             columns.append(self.costs(counts[:, None])[:, 0])
             least = np.minimum(least, self.rows @ columns[-1])
             # what is left by rounding is no reason to draw a document
-            excess = self.weight * np.where(least - own > EXCESS_TIE * least, least - own, 0.0)
+            beyond = least - by_its_shares
+            excess = self.weight * np.where(beyond > EXCESS_TIE * least, beyond, 0.0)
             excess[d] = 0.0
         costs, labels = np.column_stack(columns), np.full(len(self.doc), -1)
         for _ in range(DOCUMENT_SWEEPS):
@@ -221,44 +222,49 @@ class TopicStart(RecordedStart):
         return self
 
 
+def path_of_topics(corpus, number, lam_local, rng, like=None):
+    """The TopicPath of documents, begun at as many clusters of them as are of use.
+
+    ``number`` is an exact number of topics or None; ``like`` is a path of the same documents, whose
+    size and dispersion the result has, so that codes can be compared.
+    """
+    if like is not None:
+        size, dispersion = like.size, like.dispersion
+    else:
+        size, dispersion = max(1, min(FIRST_TOPICS, corpus.n // 2)), None
+        if number is not None:
+            size = max(FIRST_TOPICS, 2 * number)
+    path = TopicPath(corpus, size, number, lam_local, rng, dispersion)
+    path.descend()
+    # begin at twice as many clusters, while over half are of use or the code is shorter
+    while like is None and number is None and 4 * path.size <= min(corpus.n, 2 * MOST_TOPICS):
+        best, larger = path.best[1], TopicPath(corpus, 2 * path.size, None, lam_local, rng)
+        # the best one so far in the same unit
+        code = corpus.code(best.labels, best.k, larger.dispersion)[0]
+        if 4 * best.k <= larger.size and not larger.fits[larger.longest][0] < code:
+            break
+        path = larger
+        path.descend()
+    if lam_local == "auto" and path.best is not None:
+        path.choose_penalty()
+    return path
+
+
 class TopicPath:
     """Starts at merged document clusters, by their number of topics, each with its code.
 
-    ``number`` is an exact number of topics or None; ``like`` is a path of the same documents, whose
-    size and dispersion this one has, so that codes can be compared.
+    It begins at ``size`` clusters of documents as a whole, swept at the local penalty with the
+    shortest code. ``number`` is an exact number of topics or None.
     """
 
-    def __init__(self, corpus, number, lam_local, rng, like=None):
-        self.corpus, self.number, self.rng, self.lam_local = corpus, number, rng, lam_local
-        size = max(1, min(FIRST_TOPICS, corpus.n // 2))
-        if like or number:
-            size = like.size if like else max(FIRST_TOPICS, 2 * number)
-        self._begin(size, like and like.dispersion)
-        self._descend(self.longest, number or 1, STEP_RATIO)
-        if number is None:
-            self._compare_neighbors()
-        # begin at twice as many clusters, while over half are of use or the code is shorter
-        while like is None and number is None and 4 * self.size <= min(corpus.n, 2 * MOST_TOPICS):
-            before, (_, best) = vars(self).copy(), self.best
-            self._begin(2 * self.size, None)
-            # the best one so far in the same unit
-            code = corpus.code(best.labels, best.k, self.dispersion)[0]
-            if 4 * best.k <= self.size and not self.fits[self.longest][0] < code:
-                vars(self).update(before)
-                break
-            self._descend(self.longest, 1, STEP_RATIO)
-            self._compare_neighbors()
-        if lam_local == "auto" and self.best is not None:
-            self._choose_penalty()
-
-    def _begin(self, size, dispersion):
-        """Cluster documents as a whole, and sweep at the local penalty with the shortest code."""
-        corpus, penalties, self.size = self.corpus, [self.lam_local], size
-        if self.lam_local == "auto":
+    def __init__(self, corpus, size, number, lam_local, rng, dispersion=None):
+        self.corpus, self.size, self.number, self.fits = corpus, size, number, {}
+        penalties = [lam_local]
+        if lam_local == "auto":
             # naming the topic of each word of a divided document costs up to log(2) a word
             most = np.log(2.0) * corpus.mass.sum() / corpus.n
             penalties = [most / 2.0**j for j in range(HALVINGS + 1)]
-        labels, self.fits = corpus.document_clusters(size, self.rng), {}
+        labels = corpus.document_clusters(size, rng)
         starts = [TopicStart(corpus, labels, lam).run(COMPARED) for lam in penalties]
         first = min(starts, key=lambda start: corpus.code(start.labels, start.k, 1.0)[0])
         self.dispersion = dispersion or corpus.dispersion(first.labels, first.k)
@@ -271,7 +277,16 @@ class TopicPath:
             self.fits[start.k] = code, start
         return start.k
 
-    def _descend(self, k, low, ratio):
+    def descend(self):
+        """Merge topics down to one, or the exact number, and compare neighbors of the best."""
+        self._merge(self.longest, self.number or 1, STEP_RATIO)
+        if self.number is None:
+            numbers = sorted(self.fits)
+            i = numbers.index(self.best[1].k)
+            low, high = numbers[max(0, i - 1)], numbers[min(i + 1, len(numbers) - 1)]
+            self._merge(high, low + 1, 1.0)
+
+    def _merge(self, k, low, ratio):
         """Merge topics from k on down to ``low``, by this ratio, with sweeps at each number."""
         while k > low:
             start, target = self.fits[k][1], max(low, min(k - 1, int(k / ratio)))
@@ -279,14 +294,7 @@ class TopicPath:
             # sweeps may leave a topic without words, so fewer may remain
             k = self._add(TopicStart(self.corpus, labels, start.lam_local).run(COMPARED))
 
-    def _compare_neighbors(self):
-        """Compare the numbers between the neighbors of the best."""
-        numbers = sorted(self.fits)
-        i = numbers.index(self.best[1].k)
-        low, high = numbers[max(0, i - 1)], numbers[min(i + 1, len(numbers) - 1)]
-        self._descend(high, low + 1, 1.0)
-
-    def _choose_penalty(self):
+    def choose_penalty(self):
         """Sweep at other local penalties, as long as the code of the best start gets shorter."""
         for factor in PENALTY_FACTORS:
             code = np.inf

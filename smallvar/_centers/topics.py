@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from smallvar._centers.topic_path import Corpus, TopicPath, TopicStart, document_of_entry
+from smallvar._centers.topic_path import Corpus, TopicStart, document_of_entry, path_of_topics
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import Estimator, check_fitted, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import best_of
@@ -260,12 +260,13 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         corpus, lam_local = corpus_of(active), self.lam_local
         lam_local = lam_local if isinstance(lam_local, str) else float(lam_local)
         if "auto" in (lam_local, self.lam_global):
-            path = TopicPath(corpus, number, lam_local, rng)
-            more = [TopicPath(corpus, number, lam_local, rng, path) for _ in range(self.n_init - 1)]
-            fits = [each.best for each in (path, *more) if each.best is not None]
+            paths = [path_of_topics(corpus, number, lam_local, rng)]
+            while len(paths) < self.n_init:
+                paths.append(path_of_topics(corpus, number, lam_local, rng, paths[0]))
+            fits = [each.best for each in paths if each.best is not None]
             if not fits:
                 raise ValueError(
-                    f"n_clusters={number} topics are not found, {path.longest} at most: try a "
+                    f"n_clusters={number} topics are not found, {paths[0].longest} at most: try a "
                     "smaller lam_local, a larger n_init or another random_state"
                 )
             # the paths begin at other documents each: the best end of all tells the local penalty
@@ -274,7 +275,8 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if self.lam_global == "auto":
             start = TopicStart(corpus, first.labels, lam_local).run(loop)
             # nats of the code become those of the objective
-            price = path.dispersion * corpus.code(start.labels, start.k, path.dispersion)[1]
+            dispersion = paths[0].dispersion
+            price = dispersion * corpus.code(start.labels, start.k, dispersion)[1]
             start.lam_global = max(price, np.finfo(float).tiny)
             start.progress.path += start.lam_global * np.array(start.numbers)
             return start, active
