@@ -167,7 +167,7 @@ VALUES = {
     **CLUSTER, **KERNELS, "lam": AUTO, "algorithm": PLAIN, "init": START, "metric": METRIC,
     "noise": FLAG, "link_penalty": (["np.inf", "0.5", "np.float32(2)"], [*NO_NUMBER, "0", "-1.0"]),
     "min_cluster_size": (["None", "None", "None", "1", "2", "3", "0.2", "np.int64(4)"], [*NO_COUNT[1:], "40", "1.0"]),
-    "record": FLAG, "budget": (["100", "1", "2", "5"], NO_COUNT), "n_local": COUNT, "n_global": COUNT,
+    "record": FLAG, "budget": (["100", "1", "2", "5"], NO_COUNT),
     "lam_local": PENALTY, "lam_global": PENALTY, "max_features": CAP, "n_swaps": FEATURES["n_swaps"],
     "max_memory": (["2e9", "1e9", "100.0", "1", "4000"], [*NO_NUMBER, "0", "np.inf", "10**400"]),
     "t_q": (["None", "None", "2", "3.5", "np.inf"], [*NO_NUMBER, "1", "1e300", "10**400"]),

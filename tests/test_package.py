@@ -238,13 +238,18 @@ def entries(fit, X):
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "most_upward"), [("DPMeans", 14, 4), ("MixedDPMeans", 10, 2)]
+    ("model", "most", "most_upward"),
+    [
+        (smallvar.DPMeans(random_state=0), 14, 4),
+        (smallvar.MixedDPMeans(random_state=0), 10, 2),
+        (smallvar.HDPMeans(lam_local=2.0, lam_global=20.0), 9, 2),
+    ],
 )
-def test_the_way_of_data_through_a_fit(name, most, most_upward):
+def test_the_way_of_data_through_a_fit(model, most, most_upward):
     """Objects that hold the data are handed down, not the data themselves, and seldom up."""
     order = [f"{folder}.{module}" for folder, names in LAYERS.items() for module in names]
     X = make_blobs(300, 3, centers=3, random_state=0)[0]
-    found = entries(getattr(smallvar, name)(random_state=0).fit, X)
+    found = entries(model.fit, X)
     layers = [order.index(module) for module in found]
     assert 5 < len(found) <= most
     assert sum(b > a for a, b in pairwise(layers)) <= most_upward

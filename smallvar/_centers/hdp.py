@@ -43,6 +43,7 @@ from smallvar._core.validation import (
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.penalty import LAM_RULES, check_exact_number
 from smallvar._selection.scale import warn_of_wide, wide_of_many
+from smallvar._sweeps.ranges import column_range
 
 
 def local_clusters(model):
@@ -317,7 +318,7 @@ default="squared_euclidean"
         self._check_parameters()
         rng, n_threads, rule = self._rng(), self._threads(), self._rule()
         X = self._validate(X, reset=True)
-        check_reach(X)
+        check_reach(np.array(column_range(X, None, n_threads)))
         sets = Groups(groups, X.shape[0])
         weight = check_weights(sample_weight, X.shape[0])
         from_data = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)

@@ -56,9 +56,9 @@ P = ParamSpec("P")
 
 # What a positional number may have meant: the error of ``keywords_only`` names those there are.
 MEANT = (
-    *("min_cosine", "lam", "lam_switch", "lam_local", "lam_global", "price", "n_clusters"),
-    *("guess", "n_components", "n_local", "n_global"),
-)
+    "min_cosine", "lam", "lam_switch", "lam_local", "lam_global", "price", "n_clusters", "guess",
+    "n_components",
+)  # fmt: skip
 
 # What other programs call a parameter: the error for it names the first of these that there is.
 SYNONYMS = {
