@@ -135,19 +135,6 @@ def test_large_problems_equal_twin(d, sets):
     check(model, X, groups)
 
 
-def test_ties_equal_twin():
-    """Grids: costs that are equal are so in both, and the first one is taken."""
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        X = rng.integers(0, 4, size=(32, 2)).astype(float)
-        groups = np.arange(32) // int(rng.choice([2, 4, 16]))
-        lam_local, lam_global = rng.choice([0.25, 0.5, 1.0], size=2)
-        model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
-        twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
-        assert np.array_equal(model.labels_, twin.labels), seed
-        assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
-
-
 @pytest.mark.timeout(120, method="thread")
 @seeds(2000)
 def test_exact_ties_equal_fractions(seed):

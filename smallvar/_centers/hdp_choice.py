@@ -72,33 +72,29 @@ def shared_criterion(criterion, labels, n_clusters, sets):
     return V + 2.0 * min(0.0, code)
 
 
-class _HDPSample:
-    """A sample of whole data sets, up to COMPARED_ROWS rows, and the criterion on it."""
+def sample_of(problem, rng):
+    """The HDPProblem of whole data sets, drawn at random, up to COMPARED_ROWS rows together."""
+    X, weight, sets = problem.X, problem.weight, problem.sets
+    if len(X) > COMPARED_ROWS:
+        order = rng.permutation(len(sets))
+        drawn = np.cumsum(np.bincount(sets.number)[order]) <= COMPARED_ROWS
+        # one data set at least, even if it is larger
+        drawn[0] = True
+        rows = np.flatnonzero(np.isin(sets.number, order[drawn]))
+        X, sets = X[rows], Groups(sets.number[rows], len(rows))
+        weight = None if weight is None else check_weights(weight[rows], len(rows))
+    return problem.of(X, None if weight is None else weight / unit_of(weight), sets)
 
-    def __init__(self, problem, rng):
-        X, weight, sets = problem.X, problem.weight, problem.sets
-        if len(X) > COMPARED_ROWS:
-            order = rng.permutation(len(sets))
-            drawn = np.cumsum(np.bincount(sets.number)[order]) <= COMPARED_ROWS
-            # one data set at least, even if it is larger
-            drawn[0] = True
-            rows = np.flatnonzero(np.isin(sets.number, order[drawn]))
-            X, sets = X[rows], Groups(sets.number[rows], len(rows))
-            weight = None if weight is None else check_weights(weight[rows], len(rows))
-        weight = None if weight is None else weight / unit_of(weight)
-        self.problem = problem.of(X, weight, sets)
-        self.criterion = self.problem.criterion
 
-    def value(self, centers):
-        """The criterion that data sets reach from pooled centers; infinite for too many."""
-        if len(centers) > max(1, self.criterion.cap):
-            return np.inf
-        pooled = self.problem.pooled(centers, LoopSettings(POOLED_SWEEPS))
-        loop = LoopSettings(min(self.problem.settings.loop.max_iter, COMPARED_SWEEPS))
-        # data sets leave clusters: fewer may remain
-        sweep = self.problem.from_pooled(pooled, loop).sweep
-        labels, k = sweep.result()[0], sweep.k
-        return shared_criterion(self.criterion, labels, k, self.problem.sets)
+def value_of(problem, centers):
+    """The criterion that data sets reach from pooled centers; infinite for too many."""
+    if len(centers) > max(1, problem.criterion.cap):
+        return np.inf
+    pooled = problem.pooled(centers, LoopSettings(POOLED_SWEEPS))
+    loop = LoopSettings(min(problem.settings.loop.max_iter, COMPARED_SWEEPS))
+    # data sets leave clusters: fewer may remain
+    sweep = problem.from_pooled(pooled, loop).sweep
+    return shared_criterion(problem.criterion, sweep.result()[0], sweep.k, problem.sets)
 
 
 def choose_number(problem, path, rng):
@@ -110,7 +106,7 @@ def choose_number(problem, path, rng):
     """
     if len(problem.sets) == 1:
         return path.best
-    sample = _HDPSample(problem, rng)
+    sample = sample_of(problem, rng)
     if sample.criterion is None:
         return path.best
     available = [int(k) for k in path.n_clusters if k <= path.longest]
@@ -120,7 +116,7 @@ def choose_number(problem, path, rng):
         """The best number of clusters of all that were compared so far, these included."""
         for k in numbers:
             if k not in values:
-                values[k] = sample.value(path.centers(k))
+                values[k] = value_of(sample, path.centers(k))
         return min(values, key=lambda k: (values[k], k))
 
     # numbers in a geometric sequence, and the choice for the pooled rows

@@ -22,9 +22,9 @@ from smallvar._centers.sphere_problem import (
 from smallvar._centers.starts import run_starts
 from smallvar._centers.unit_rows import (
     length_rounding,
-    lengths,
     no_direction,
     rows_with_direction,
+    squares,
     unit_rows,
     warn_of_zero_rows,
 )
@@ -57,7 +57,7 @@ def resultants(totals, weights):
     """Lengths of sums of weighted rows of length 1; ``weights`` are the sums of the weights."""
     # divided by powers of two near the weights, without rounding: squares of tiny sums vanish
     unit = np.ldexp(1.0, np.frexp(weights)[1])
-    return lengths(totals / unit[:, None]) * unit
+    return np.sqrt(squares(totals / unit[:, None])) * unit
 
 
 class SphericalDPMeans(DPMeans, BatchEstimator):

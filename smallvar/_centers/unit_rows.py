@@ -27,11 +27,6 @@ def squares(X):
     return total
 
 
-def lengths(X):
-    """The length of each row."""
-    return np.sqrt(squares(X))
-
-
 def length_rounding(X):
     """The squared distance that rounding of the lengths of rows, in the type of X, may make."""
     return float(np.square(UNIT * np.finfo(X.dtype).eps))
