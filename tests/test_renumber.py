@@ -9,7 +9,6 @@ from helpers import seeds
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 
-import smallvar
 from smallvar import (
     BPMeans,
     BregmanDPMeans,
@@ -404,10 +403,6 @@ def test_names_of_columns():
     swapped = DPMeans(random_state=0).fit(frame[["y", "x"]])
     with pytest.raises(ValueError, match="got the same in another order"):
         renumber(model, like=swapped)
-
-
-def test_a_public_name():
-    assert "renumber" in smallvar.__all__
 
 
 @pytest.mark.parametrize("width", [1e80, 1e130])

@@ -27,8 +27,6 @@ from smallvar._time.record import (
 )
 from smallvar._time.segment_search import SegmentStart, StateSearch
 
-LEARNED = ("labels_", "segments_", "cluster_centers_", "objective_path_")
-
 
 def problem(seed, n_max=60):
     """Rows, where sequences begin, weights or None: in general position, or on a grid with ties."""
@@ -520,20 +518,6 @@ def test_prices_cover_the_savings_of_noise():
             length = np.abs(np.subtract.outer(np.arange(201), np.arange(201)))
             saved = gap[length > 0] / length[length > 0]
             assert saved.max() < least + 2.0 * switch
-
-
-def test_path_of_many_pieces(monkeypatch):
-    """Pieces that are too many to be merged together are merged in parts first."""
-    X, _ = levels(0, n=800, stay=8, gap=8.0)
-    record = Record(X, None, np.array([0, len(X)]), 1)
-    parts = Pieces(record, 30.0)
-    whole = parts.path(14.0)
-    monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 20)
-    del parts.free_path
-    assert len(parts.means) > 60
-    clusterings = parts.path(14.0)
-    assert [one.k for one in clusterings][:5] == [1, 2, 3, 4, 5]
-    np.testing.assert_allclose(clusterings[2].loss, whole[2].loss, rtol=0.01)
 
 
 def test_path_of_pieces_that_go_to_the_nearest_union(monkeypatch):
