@@ -142,7 +142,7 @@ class MovingClusters(ClusterMixin, Estimator):
         self._forget("lam_", "q_", "tau_", "path_", "_found")
         # parameters that must not change between steps
         self._fixed_parameters, self._initial_random_state = {}, self.random_state
-        self._recorded: list[StepRecord] | None = [] if recording else None
+        self._recorded = [] if recording else None  # StepRecords
 
     def _uses_random_numbers(self):
         """Whether a step draws random numbers."""
