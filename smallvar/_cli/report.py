@@ -91,10 +91,10 @@ def similar_numbers(model):
     path = path_of(model)
     if path is None:
         return []
-    likely = zip(path.counts.tolist(), path.confidences.tolist(), strict=True)
-    least = SIMILAR * path.confidence
-    similar = [(k, share) for k, share in likely if 0.0 < share >= least and k != path.best]
-    return [k for k, _ in sorted(similar, key=lambda pair: -pair[1])]
+    order = np.argsort(-path.confidences, kind="stable")
+    least = max(SIMILAR * path.confidence, np.nextafter(0.0, 1.0))
+    similar = path.counts[order][path.confidences[order] >= least].tolist()
+    return [k for k in similar if k != path.best]
 
 
 def sentence_of(model):
@@ -196,12 +196,13 @@ def about(args, table, model, scaler):
     """What the data are, and what was done to them."""
     facts = {"data": f"{table.name}, {columns_in_short(table.titles)}", "n": table.n_rows}
     if not table.is_mixed:
-        dropped = f"{counted(table.dropped, 'row')} with missing values"
-        scaled = None
+        dropped = scaled = None
+        if args.drop_missing:
+            n_dropped = 0 if table.kept is None else int((~table.kept).sum())
+            dropped = f"{counted(n_dropped, 'row')} with missing values"
         if scaler is not None:
             scaled = "each column to mean 0 and standard deviation 1"
             scaled += "" if args.shapes else "; lam is in these units"
-        dropped = dropped if args.drop_missing else None
         return facts | {"dropped": dropped, "d": len(table.titles), "scaled": scaled}
     used = len({column.source for column in model.columns_})
     why = "given by --kinds, others found"

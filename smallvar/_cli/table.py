@@ -85,11 +85,6 @@ class Table:
         """The number of rows."""
         return len(next(iter(self.X.values()))) if isinstance(self.X, dict) else len(self.X)
 
-    @property
-    def dropped(self):
-        """Count the rows that were dropped."""
-        return 0 if self.kept is None else int((~self.kept).sum())
-
 
 @dataclass(frozen=True)
 class Source:

@@ -117,6 +117,8 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         heights = [PANEL_HEIGHTS[panel] for panel in panels]
         host = self._make_axes(ax, (6.0, 0.7 + 1.15 * max(sum(heights), 3)))
         self.axes_ = [host]
+        from matplotlib.ticker import MaxNLocator
+
         if len(panels) > 1:
             grid = divide_axes(host, len(panels), 1, height_ratios=heights)
             self.axes_ = [self.figure_.add_subplot(grid[i]) for i in range(len(panels))]
@@ -126,23 +128,19 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         for panel, panel_ax in zip(panels, self.axes_, strict=True):
             panel_ax.spines[["top", "right"]].set_visible(False)
             panel_ax.set_axisbelow(True)
-            getattr(self, f"_draw_{panel}")(panel_ax, index, panel_ax is self.axes_[0])
+            getattr(self, f"_draw_{panel}")(panel_ax, index)
+            if path.best is not None:
+                panel_ax.axvline(path.best, color=RED, linewidth=0.8, alpha=0.5, zorder=0)
+            panel_ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            panel_ax.set_xlim(path.counts[0] - 0.6, path.counts[-1] + 0.6)
+            panel_ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
             panel_ax.tick_params(labelbottom=panel_ax is self.axes_[-1])
+        if self.axes_[0].get_legend_handles_labels()[1]:
+            self.axes_[0].legend(frameon=False, fontsize=8)
         write_label(self.axes_[-1], "x", f"K, {path.count_name}")
         if certainty:
             write_title(self.axes_[0], f"K = {path.best}, {certainty}")
         return self
-
-    def _format_counts(self, ax):
-        """Set ticks, limits and grid of an axis of numbers K, and mark the best one."""
-        from matplotlib.ticker import MaxNLocator
-
-        path = self.path
-        if path.best is not None:
-            ax.axvline(path.best, color=RED, linewidth=0.8, alpha=0.5, zorder=0)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        ax.set_xlim(path.counts[0] - 0.6, path.counts[-1] + 0.6)
-        ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
 
     @property
     def _dot_size(self):
@@ -152,7 +150,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         ring = {"facecolors": "none", "edgecolors": RED, "linewidths": 2}
         ax.scatter(self.path.best, values[index], s=150, label=label, zorder=3, **ring)
 
-    def _draw_criterion(self, ax, index, first):
+    def _draw_criterion(self, ax, index):
         """Draw the criterion above its lowest value."""
         from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -178,10 +176,8 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         write_label(ax, "y", "criterion above the lowest")
         if index is not None and finite[index]:
             self._mark_best(ax, index, above_lowest, f"K = {path.best:,}, chosen")
-            ax.legend(frameon=False, fontsize=8)
-        self._format_counts(ax)
 
-    def _draw_error(self, ax, index, first):
+    def _draw_error(self, ax, index):
         """Draw the error of each number, filled if it is best for some lam."""
         path = self.path
         best = path.lam_low < path.lam_high
@@ -199,9 +195,6 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             self._mark_best(ax, index, path.error, words)
         use_log_scale(ax, path.error)
         write_label(ax, "y", path.error_name)
-        if first:
-            ax.legend(frameon=False, fontsize=8)
-        self._format_counts(ax)
 
     def _limits(self):
         """Finite limits of the scale for the ranges, and whether it is logarithmic."""
@@ -216,7 +209,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         smallest, largest = (ends.min() / 2, 2 * ends.max()) if len(ends) else (0.5, 2.0)
         return smallest, largest, True
 
-    def _draw_ranges(self, ax, index, first):
+    def _draw_ranges(self, ax, index):
         """Draw the range of lam of each number as a vertical line."""
         path = self.path
         K, shown = path.counts, path.lam_low < path.lam_high
@@ -230,7 +223,6 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         if log:
             use_log_scale(ax, np.array([smallest, largest]))
         write_label(ax, "y", "lam for which K is best")
-        self._format_counts(ax)
 
 
 def use_log_scale(axes, values):
