@@ -117,6 +117,9 @@ def test_methods_of_rows(name):
     assert np.array_equal(loaded.predict_proba(table), local.predict_proba(table))
     with pytest.raises(NotFittedError):
         smallvar.dask.predict(clone(model), frame)
+    wrong = framed(np.vstack([X[1:], [[np.nan] * 3]]), None, [200, 0, 400])[0]
+    with pytest.raises(ValueError, match=r"partition 2: .*NaN"):
+        smallvar.dask.predict(model, wrong).compute()
     if name == "ShapeMeans":
         with pytest.raises(TypeError, match="model must have an objective of new rows"):
             smallvar.dask.score(model, frame)
