@@ -46,7 +46,6 @@ class _CollapsedSums:
 
     Cluster c has ``weight[c]`` = s_c, ``square[c]`` = sum_{i, j in c} w_i w_j K_ij / unit, and
     ``count[c]`` points, of which it may lose all: it then keeps its number during the sweep.
-    ``sums`` are those of Partition, None if they are not held.
     """
 
     def __init__(self, clusters, order):
@@ -54,12 +53,17 @@ class _CollapsedSums:
         self.weight = clusters.cluster_weight.copy()
         self.square = clusters.norm * (self.weight * (self.weight / clusters.unit))
         self.count = np.bincount(self.label[order], minlength=clusters.k)
-        self.sums = None if clusters.sums is None else clusters.sums.copy()
+        self.table = None if clusters.sums is None else clusters.sums.copy()  # has room for more
 
     @property
     def k(self):
         """Number of clusters, those without points included."""
         return len(self.weight)
+
+    @property
+    def sums(self):
+        """Sums of Partition, None if they are not held."""
+        return None if self.table is None else self.table[: self.k]
 
     @property
     def n_used(self):
@@ -103,14 +107,14 @@ class _CollapsedSums:
                 for array in (self.weight, self.square, self.count)
             )
             sums = np.append(sums, 0.0)
-            if self.sums is not None:
-                fits = clusters.can_hold_sums(self.k)
-                self.sums = np.vstack([self.sums, np.zeros(len(self.label))]) if fits else None
+            if self.table is not None and len(self.table) < self.k:
+                fits = clusters.can_hold_sums(2 * len(self.table))
+                self.table = np.vstack([self.table, np.zeros_like(self.table)]) if fits else None
         row = w * clusters.gram.rows(np.array([i]))[0]
         for c, sign in ((old, -1), (new, 1)):
             self.square[c] += w / clusters.unit * (sign * 2.0 * sums[c] + row[i])
-            if self.sums is not None:
-                self.sums[c] += sign * row
+            if self.table is not None:
+                self.table[c] += sign * row
             self.weight[c] += sign * w
             self.count[c] += sign
         if not self.count[old]:
