@@ -6,6 +6,7 @@ The time steps are those of ``MovingClusters``; a step is clustered by the compi
 
 import math
 import warnings
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -295,7 +296,8 @@ default="squared_euclidean"
         path = find_path(X, weight, self._generator, n_threads, **options).seen()
         k = path.best
         if k == 1:
-            return BatchPenalty(path, *opening(X, weight, path.centers(k), n_threads))
+            lam, within = opening(X, weight, path.centers(k), n_threads)
+            return BatchPenalty(path, lam, within)
         # between the distance at which the last of k clusters opens and that of one too many
         lams = [farthest(X, min(guess, len(X)), None, n_threads) for guess in (k, k + 1)]
         lam = mean_weight(weight) * lams[-1] * math.sqrt(lams[0] / lams[-1])
@@ -303,8 +305,9 @@ default="squared_euclidean"
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
         phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
-        args, rule = (X, weight, phi, gamma, penalty, self.lam_, n_threads), self._rule()
-        step = DynamicStep(*args) if rule is None else RuleStep(rule, *args)
+        rule = self._rule()
+        kind = DynamicStep if rule is None else partial(RuleStep, rule)
+        step = kind(X, weight, phi, gamma, penalty, self.lam_, n_threads)
 
         def start(number):
             order = self._generator.permutation(X.shape[0]) if number else None
@@ -363,7 +366,7 @@ default="squared_euclidean"
             The fitted estimator.
         """
         self._fit(X, sample_weight, times, step)
-        if step is None and isinstance(self.lam, str) and self.t_q is self.q is None:
+        if step is None and isinstance(self.lam, str) and self.t_q is None and self.q is None:
             self._warn_of_gaps()
         return self
 

@@ -138,7 +138,8 @@ class Record:
         before, after = np.append(-1, state[:-1]), np.append(state[1:], -1)
         before[first] = -1
         after[:-1][first[1:]] = -1
-        return Segments(state, before, after, *self.sums(numbers_of_runs(opens), len(rows)))
+        means, weights = self.sums(numbers_of_runs(opens), len(rows))
+        return Segments(state, before, after, means, weights)
 
     def as_given(self, labels):
         """Labels in the order in which rows were given."""

@@ -406,7 +406,8 @@ def linked(compared, flow, max_gone):
         link_cheapest(old, free, gone, cost, np.where(is_nearer, waited, np.inf))
     went_on = np.full(len(away), -1)
     went_on[old[old >= 0]] = np.flatnonzero(old >= 0)
-    return Links(old, *relatives(compared, old, went_on, flow))
+    parent, heir = relatives(compared, old, went_on, flow)
+    return Links(old, parent, heir)
 
 
 def link_cheapest(old, new_clusters, old_clusters, cost, more):

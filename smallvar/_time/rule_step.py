@@ -51,16 +51,16 @@ class Rule:
         vanishes = length <= ZERO_RESULTANT
         return np.where(vanishes, other, center / np.where(vanishes, 1.0, length))
 
-    def revivals(self, X, w, phi, gamma):
-        """For each row, the best center with gamma rows at phi, and what both cost there."""
+    def revival_costs(self, X, w, phi, gamma):
+        """What each row and gamma rows at phi cost at their best center."""
         center = self.center(phi, gamma, X, w[:, None], phi)
-        return center, gamma * self.between(phi, center) + w * self.between(X, center)
+        return gamma * self.between(phi, center) + w * self.between(X, center)
 
     def cheapest(self, X, centers, offset, gamma):
         """The cheapest cluster for each row, those of infinite gamma at D, others to revive."""
-        X, one = X.astype(np.float64, copy=False), np.ones(len(X))
+        X, weight = X.astype(np.float64, copy=False), np.ones(len(X))
         costs = [
-            self.between(X, phi) if g == np.inf else Q + self.revivals(X, one, phi, g)[1]
+            self.between(X, phi) if g == np.inf else Q + self.revival_costs(X, weight, phi, g)
             for phi, Q, g in zip(centers, offset, gamma, strict=True)
         ]
         return np.argmin(costs, axis=0)
@@ -71,8 +71,11 @@ class Rule:
             about = (first_row(X, weight)[0], length_rounding(X))
             return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
         mean, X = SumsFrame(X, weight, n_threads).mean, X.astype(np.float64, copy=False)
-        far = self.between(X, mean), lambda i: self.between(X, self.off_border(X[i], mean))
-        return farthest_by(*far, guess, 0.0) or 1.0
+
+        def from_row(i):
+            return self.between(X, self.off_border(X[i], mean))
+
+        return farthest_by(self.between(X, mean), from_row, guess, 0.0) or 1.0
 
     def off_border(self, center, mean):
         """The center, components on the border of the domain a tenth of the way to the mean."""
@@ -112,7 +115,7 @@ class RuleStep:
         self.weight = np.ones(len(X)) if weight is None else weight
         self.frame = SumsFrame(self.X, self.weight, n_threads)
         self.revival_costs = [
-            penalty[k] + rule.revivals(self.X, self.weight, phi[k], gamma[k])[1]
+            penalty[k] + rule.revival_costs(self.X, self.weight, phi[k], gamma[k])
             for k in range(len(phi))
         ]
 
