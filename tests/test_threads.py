@@ -694,7 +694,7 @@ def test_a_short_fit_beside_busy_threads_starts_none(tmp_path):
         thread.start()
     time.sleep(0.1)
     before = threads()
-    DPMeans(lam=100.0, n_threads=3, max_iter=1).fit(X)
+    DPMeans(lam=0.4, n_threads=3, max_iter=1).fit(X)
     print(threads() - before)
     done.set()
     for thread in busy:
@@ -702,7 +702,7 @@ def test_a_short_fit_beside_busy_threads_starts_none(tmp_path):
     while threads() > idle:  # the system may still show a thread that was joined
         time.sleep(0.01)
     guard_loops(False)
-    DPMeans(lam=100.0, n_threads=3, max_iter=1).fit(X)
+    DPMeans(lam=0.4, n_threads=3, max_iter=1).fit(X)
     print(threads() - idle)
     """
     assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["0", "2"]
