@@ -592,9 +592,10 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
             return
+        # rows of weight zero are no ends; how heavy the others are does not matter for that
         used = None if weight is None else (weight > 0.0).astype(np.float64)
         ends, distance = [self.cluster_centers_[0]], np.empty(X.shape[0])
-        for _ in range(2):
+        for _ in range(2):  # the row farthest from the mean, and the one farthest from that
             distance[:] = np.inf
             ends.append(one_row(X, nearest_seed(X, used, ends[-1], distance, n_threads)[0]))
         fit = DPFit(X.shape[0], self.lam_, LoopSettings(self.max_iter, float(self.tol)))

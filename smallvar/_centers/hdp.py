@@ -318,6 +318,7 @@ default="squared_euclidean"
         self._check_parameters()
         rng, n_threads, rule = self._rng(), self._threads(), self._rule()
         X = self._validate(X, reset=True)
+        # the ends of the columns tell as much as all numbers, and threads find them
         check_reach(np.array(column_range(X, None, n_threads)))
         sets = Groups(groups, X.shape[0])
         weight = check_weights(sample_weight, X.shape[0])
@@ -379,6 +380,7 @@ default="squared_euclidean"
             self.path_ = fitted.path
         if fitted.penalties is not None:
             self.lam_global_range_ = tuple(self._unit * bound for bound in fitted.penalties)
+        # where both penalties are from the data, the fit had weights in units of the lightest
         self._multiply("inertia_", "objective_path_", "objective_", "lam_local_", "lam_global_")
         self._multiply("path_")
 
