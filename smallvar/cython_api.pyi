@@ -3,8 +3,6 @@
 from enum import IntEnum
 from typing import Any
 
-API_VERSION: int
-
 __pyx_capi__: dict[str, Any]
 
 class Outcome(IntEnum):

@@ -52,15 +52,6 @@ def test_lowest_versions(release):
     assert release.lowest(project) == ["numpy==1.26", "scipy==1.12"]
 
 
-def dated(copy, date):
-    """Write a date into the first heading of a copy's changelog."""
-    path = copy / "CHANGELOG.md"
-    text = path.read_text(encoding="utf-8")
-    text, count = re.subn(r"(?m)^(\S+) \(.+\)$(?=\n-)", rf"\1 ({date})", text, count=1)
-    assert count == 1
-    path.write_text(text, encoding="utf-8")
-
-
 def released(copy):
     """A copy whose README does not say that there is no release."""
     path = copy / "README.md"
@@ -72,22 +63,30 @@ def released(copy):
 def test_a_readme_before_the_first_release(release, copy):
     with open(released(copy) / "README.md", "a", encoding="utf-8") as file:
         file.write("It is not on a\npackage index yet.\n")
-    dated(copy, "2026-02-28")
+    release.write_date(copy, "2026-02-28")
     assert list(release.disagreements(copy)) == []
     (found,) = release.disagreements(copy, release=True)
     assert found.startswith("README.md")
 
 
-def test_only_a_release_needs_a_date(release, copy):
-    dated(copy, "unreleased")
-    assert list(release.disagreements(copy)) == []
-    (found,) = release.disagreements(released(copy), release=True)
-    assert "is unreleased" in found
-    dated(copy, "2026-02-28")
+@pytest.mark.parametrize("date", ["2026-02-28", "2027-12-01"])
+def test_the_date_of_a_release(release, copy, date):
+    release.write_date(released(copy), "2026-01-31")
+    release.write_date(copy, date)  # in place of the one before
     assert list(release.disagreements(copy, release=True)) == []
-    dated(copy, "2026-02-30")
-    (found,) = release.disagreements(copy)
-    assert "2026-02-30" in found
+    citation = (copy / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^date-released: (.+)$", citation) == [date]
+    path = copy / "CHANGELOG.md"
+    log = path.read_text(encoding="utf-8")
+    assert f"({date})\n-" in log
+    path.write_text(log.replace(date, "2026-02-30"), encoding="utf-8")
+    assert sum("2026-02-30" in found for found in release.disagreements(copy)) == 2
+
+
+@pytest.mark.parametrize("text", ["2026-02-30", "tomorrow", ""])
+def test_a_day_that_is_none(release, text):
+    with pytest.raises(ValueError, match="does not match|out of range"):
+        release.day(text)
 
 
 def test_the_changelog_begins_with_the_version(release, copy):
@@ -108,9 +107,9 @@ def test_recipe_of_a_release(release, copy):
     # no other line changes
     lines = set(template.splitlines())
     added = [line for line in recipe.splitlines() if line not in lines]
-    assert [line.split()[0] for line in added] == ["url:", "sha256:", "-", "-"]
-    kept = release.filled_recipe(template, "0123abcd", [])
-    assert kept.splitlines()[-2:] == template.splitlines()[-2:]
+    added = [line.split()[0] for line in added]
+    assert added == ["url:", "sha256:", "extra:", "recipe-maintainers:", "-", "-"]
+    assert release.filled_recipe(template, "0123abcd", []).endswith(template[-200:])
     with pytest.raises(release.Wrong, match="0 places"):
         release.filled_recipe(template.replace("source:", "sources:"), "0123abcd", [])
 
@@ -121,10 +120,14 @@ def test_the_paper():
     if not folder.is_dir():
         pytest.skip("the source tree is not at hand")
     _, head, text = (folder / "paper.md").read_text(encoding="utf-8").split("---\n", 2)
-    for field in ("title", "tags", "authors", "affiliations", "date", "bibliography: paper.bib"):
+    for field in ("title", "tags", "authors", "affiliations", "bibliography: paper.bib"):
         assert re.search(rf"(?m)^{field}", head), field
     sections = ["Summary", "Statement of need", "State of the field", "Software design"]
-    assert re.findall(r"(?m)^# (.+)$", text) == [*sections, "Research impact", "References"]
+    assert re.findall(r"(?m)^# (.+)$", text) == [
+        *sections,
+        "Research impact statement",
+        "References",
+    ]
     assert 750 <= len(text.split()) <= 1750
     references = (folder / "paper.bib").read_text(encoding="utf-8")
     known = re.findall(r"(?m)^@\w+\{(\w+),$", references)

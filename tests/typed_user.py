@@ -35,5 +35,4 @@ mixed: MixedDPMeans = MixedDPMeans().fit(X)
 groups: PenalizedCut = PenalizedCut().fit(np.eye(3))
 
 outcome: cython_api.Outcome = cython_api.Outcome.OK
-version: int = cython_api.API_VERSION
 folder: str = smallvar.get_include()

@@ -1,6 +1,6 @@
 """Rehearse a release: everything but the upload, in fresh environments.
 
-    python tools/release.py [--release] [--work FOLDER] [--maintainer NAME ...]
+    python tools/release.py [--release DATE] [--work FOLDER] [--maintainer NAME ...]
 
 checks that version, changelog, citation, recipe, README and the documentation's list of versions
 agree; builds the sdist and a wheel from it; repairs the wheel for manylinux, where this is Linux;
@@ -12,9 +12,9 @@ the folder:
     smallvar-VERSION.cdx.json  software bill of materials: what an installation consists of
     recipe/recipe.yaml         the recipe for conda-forge, with address and checksum of the sdist
 
-With --release it also refuses a changelog without a date, and a README that says that there is no
-release. It stops at the first thing that is wrong. It needs Python, a C compiler and a package
-index. See docs/release.rst.
+With --release it writes the date of the release, such as 2026-01-31, into CHANGELOG.md and
+CITATION.cff first, and refuses a README that says that there is no release. It stops at the first
+thing that is wrong. It needs Python, a C compiler and a package index. See docs/release.rst.
 
     python tools/release.py --sbom-of WHEEL --work FOLDER
     python tools/release.py --recipe-of SDIST --work FOLDER [--maintainer NAME ...]
@@ -66,12 +66,32 @@ def newest_section(changelog):
     return heading.groups() if heading else (None, None)
 
 
+def day(text):
+    """A day of the calendar, such as 2026-01-31; else a ValueError."""
+    return datetime.datetime.strptime(text, "%Y-%m-%d").date().isoformat()
+
+
 def is_date(text):
     """Whether this is a day of the calendar, as 2026-01-31."""
     try:
-        return datetime.date.fromisoformat(text).isoformat() == text
+        return day(text) == text
     except ValueError:
         return False
+
+
+def write_date(root, date):
+    """Write the date of a release into the changelog's first heading and the citation."""
+    changes = (
+        ("CHANGELOG.md", r"(?m)^(\S+) \(.+\)$(?=\n-)", rf"\1 ({date})"),
+        (
+            "CITATION.cff",
+            r"(?m)^(version: \S+\n)(?:date-released: .+\n)?",
+            rf"\1date-released: {date}\n",
+        ),
+    )
+    for name, old, new in changes:
+        text = (root / name).read_text(encoding="utf-8")
+        (root / name).write_text(re.sub(old, new, text, count=1), encoding="utf-8")
 
 
 def disagreements(root, release=False):
@@ -87,14 +107,15 @@ def disagreements(root, release=False):
     newest, date = newest_section(read("CHANGELOG.md"))
     if newest != version:
         yield f"CHANGELOG.md begins with version {newest}, not {version}"
-    elif date == "unreleased":
-        if release:
-            yield f"CHANGELOG.md says that {version} is unreleased: write the date there"
-    elif not is_date(date):
+    elif date != "unreleased" and not is_date(date):
         yield f"CHANGELOG.md has no date of {version}, but {date}"
-    cited = re.search(r"(?m)^version: (\S+)$", read("CITATION.cff"))[1]
+    citation = read("CITATION.cff")
+    cited = re.search(r"(?m)^version: (\S+)$", citation)[1]
     if cited != version:
         yield f"CITATION.cff has version {cited}, not {version}"
+    released = re.search(r"(?m)^date-released: (\S+)$", citation)
+    if (released[1] if released else "unreleased") != date:
+        yield f"CITATION.cff has not the date of {version} in CHANGELOG.md, {date}"
     packaged = re.search(r'(?m)^  version: "([^"]+)"$', read("recipe/recipe.yaml"))[1]
     if packaged != version:
         yield f"recipe/recipe.yaml has version {packaged}, not {version}"
@@ -186,18 +207,16 @@ def bill_of_materials(tools, wheel, work):
 
 
 def filled_recipe(recipe, checksum, maintainers):
-    """The recipe for conda-forge, of the sdist on PyPI; maintainers: none: as they are."""
+    """The recipe for conda-forge, of the sdist on PyPI; maintainers: none: to be added."""
     source = f"source:\n  url: {SDIST}\n  sha256: {checksum}\n"
-    names = "  recipe-maintainers:\n" + "".join(f"    - {name}\n" for name in maintainers)
-    changes = [
-        (r"# The recipe for conda-forge; .*\n", ""),
-        (r"source:\n(?:  .*\n)+", source),
-        (r"  recipe-maintainers:\n(?:    - .*\n)+", names if maintainers else r"\g<0>"),
-    ]
+    changes = [(r"# The recipe for conda-forge; .*\n", ""), (r"source:\n(?:  .*\n)+", source)]
     for old, new in changes:
         recipe, count = re.subn(rf"(?m)^{old}", new, recipe)
         if count != 1:
             raise Wrong(f"recipe/recipe.yaml has {count} places like {old!r}, not one")
+    if maintainers:
+        recipe += "\nextra:\n  recipe-maintainers:\n"
+        recipe += "".join(f"    - {name}\n" for name in maintainers)
     return recipe
 
 
@@ -212,16 +231,16 @@ def write_recipe(sdist, maintainers, work):
     print(f"sha256 of {sdist.name}: {checksum}")
 
 
-def rehearse(work, release=False, maintainers=()):
-    """Do all steps in a folder."""
+def rehearse(work, release=None, maintainers=()):
+    """Do all steps in a folder; release: its date, if this is more than a rehearsal."""
+    if release:
+        write_date(ROOT, release)
     step("Version, changelog, citation, recipe, README, versions of the documentation")
-    wrong = list(disagreements(ROOT, release))
+    wrong = list(disagreements(ROOT, release is not None))
     if wrong:
         raise Wrong("\n".join(wrong))
     version, date = newest_section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     print(f"version {version} ({date})")
-    if date == "unreleased":
-        print("This is a rehearsal. With --release it would stop here: write the date first.")
     step("Tools")
     python = tools = environment(work / "tools", *TOOLS, SBOM_TOOL)
     step("Source distribution and wheel")
@@ -256,7 +275,7 @@ def main():
         "--work", type=Path, help="an empty folder that is kept; else a temporary one"
     )
     parser.add_argument(
-        "--release", action="store_true", help="refuse files that say that there is none yet"
+        "--release", metavar="DATE", type=day, help="write the date, and refuse what is not ready"
     )
     parser.add_argument(
         "--maintainer", action="append", default=[], metavar="NAME",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import chdtri
+from sklearn.base import BaseEstimator
 
 from smallvar._core.estimator import (
     IDS_RECORD,
@@ -187,10 +188,10 @@ class Renumbering:
 
 
 def renumber(
-    model: Estimator,
+    model: BaseEstimator,
     X: Any = None,
     *,
-    like: Estimator | Renumbering | None = None,
+    like: BaseEstimator | Renumbering | None = None,
     sample_weight: ArrayLike | None = None,
     max_move: float | None = None,
     max_gone: int | None = None,
