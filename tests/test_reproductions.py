@@ -42,11 +42,19 @@ def run():
     return reproduction("run")
 
 
+def result(name):
+    """The text of a file of results; the sdist has none."""
+    path = FOLDER / "results" / name
+    if not path.is_file():
+        pytest.skip(f"results/{name} is not at hand")
+    return path.read_text(encoding="utf-8")
+
+
 def test_results_are_those_of_the_code(run):
     """Files of results have a checksum, and pages show these and no others; which are stale."""
+    sums = json.loads(result("sources.json"))
     results = FOLDER / "results"
     files = {path.stem for path in results.glob("*.txt")}
-    sums = json.loads((results / "sources.json").read_text(encoding="utf-8"))
     assert files == set(sums)
     if (FOLDER.parent / "guide").is_dir():
         pages = [path.read_text(encoding="utf-8") for path in FOLDER.parent.rglob("*.rst")]
@@ -88,7 +96,7 @@ def test_readme_shows_the_results_of_fresh_sets():
     path = FOLDER.parents[1] / "README.md"
     if not path.is_file():
         pytest.skip("the source tree is not at hand")
-    text = (FOLDER / "results" / "number.txt").read_text(encoding="utf-8")
+    text = result("number.txt")
     results = {}
     for kind, sets, exact in re.findall(r"(?m)^([\w ]+), [\w ,()]+? {2,}(\d+) +(\d+) +\d", text):
         results.setdefault(kind, [sets]).append(exact)
@@ -106,7 +114,7 @@ def test_the_sets_with_a_wrong_number():
     path = FOLDER.parent / "guide" / "how_often_right.rst"
     if not path.is_file():
         pytest.skip("the source tree is not at hand")
-    text = (FOLDER / "results" / "known_k.txt").read_text(encoding="utf-8")
+    text = result("known_k.txt")
     line = r"(?m)^smallvar DPMeans\(\), (.+): (\d+), found (\d+), .* confidence 0(\.\d+)$"
     results = re.findall(line, text)
     real = int(re.search(r"smallvar DPMeans\(\), (\d+) real", text)[1])  # they stand first
