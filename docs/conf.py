@@ -1,7 +1,6 @@
 """Sphinx configuration. Builds without a network: no intersphinx, pictures drawn at build time."""
 
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -11,6 +10,7 @@ import smallvar
 
 sys.path.insert(0, str(Path(__file__).parent))
 import formulas
+import pictures
 
 project = "smallvar"
 author = "The smallvar developers"
@@ -71,6 +71,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",  # the examples that use a class, for its page
     "doc_module": ("smallvar",),
     "reference_url": {"smallvar": None},
+    "image_scrapers": ("pictures.save_pictures",),
     "capture_repr": (),  # what is to be seen is printed
     "download_all_examples": False,
     "run_stale_examples": True,  # what they show depends on SMALLVAR_DATA too
@@ -120,24 +121,6 @@ html_css_files = ["wide.css"]
 html_sidebars = {page: [] for page in ("install", "changelog")}
 
 
-CODE = r"(?:\.\. GENERATED FROM .*\n\n)?\.\. code-block:: Python\n(?:\n|    .*\n)+"
-PICTURE = r"\.\. image-sg::.*\n(?:   .*\n)+"
-PICTURES = rf"\.\. rst-class:: sphx-glr-horizontal\n\n\n(?:    \*\n\n(?:      .*\n)+\n?)+|{PICTURE}"
-
-
-TOP = "..\n    The picture of this page\n"
-
-
-def pictures_first(app, docname, source):
-    """Show the pictures of the examples above the code that draws them, or where a page says."""
-    if docname.startswith("examples_built/"):
-        text = re.sub(rf"({CODE})((?:{PICTURES}))", r"\2\n\1", source[0])
-        if TOP in text:
-            picture = re.search(PICTURE, text)[0]
-            text = text.replace(picture, "").replace(TOP, picture)
-        source[0] = text
-
-
 def format_warning(message, category, filename, lineno, line=None):
     """A warning as the examples show it: without the path of the machine that built the page."""
     return f"{category.__name__}: {message}\n"
@@ -146,7 +129,7 @@ def format_warning(message, category, filename, lineno, line=None):
 def setup(app):
     """Show pictures first, set formulas; write what the command line says as help."""
     warnings.formatwarning = format_warning
-    app.connect("source-read", pictures_first)
+    app.connect("source-read", pictures.picture_first)
     app.connect("autodoc-process-docstring", formulas.process, priority=400)  # before numpydoc
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
     folder = Path(app.srcdir, "generated")

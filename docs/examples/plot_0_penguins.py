@@ -95,4 +95,5 @@ label = model.predict(scaler.transform(np.array(new)))[0]
 share = penguins["species"][model.labels_ == label].value_counts(normalize=True)
 print(f"cluster {label}: {share.iloc[0]:.0%} of it are {share.index[0]}")
 plt.show()
-# sphinx_gallery_thumbnail_number = 1
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_0_penguins_1.png"

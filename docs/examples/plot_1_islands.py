@@ -71,4 +71,5 @@ pooled = DPMeans(random_state=0).fit(X)
 for what, labels in (("with the islands", model.labels_), ("without", pooled.labels_)):
     print(f"{what:17s} ARI with the species {adjusted_rand_score(species, labels):.2f}")
 plt.show()
-# sphinx_gallery_thumbnail_number = 1
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_1_islands_1.png"

@@ -5,9 +5,6 @@ Algorithms side by side
 Six toy data sets that scikit-learn's and HDBSCAN's documentation show too, each clustered by four
 estimators of smallvar and four others. **Each has one setting for all six sets.**
 
-..
-    The picture of this page
-
 A row of pictures is a data set, a column an algorithm. The number in a corner is the number of
 clusters found, and the seconds that took; it is green where every cluster is right (an adjusted
 Rand index of at least 0.85). Gray points were left out as noise. `KMeans`, `GaussianMixture` and
@@ -122,3 +119,5 @@ for row, (data, (X, truth)) in zip(axes, SETS.items(), strict=True):
 for ax, name in zip(axes[0], ALGORITHMS, strict=True):
     ax.set_title(name, fontsize=9)
 plt.show()
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_2_side_by_side_1.png"

@@ -170,3 +170,5 @@ ax.spines[["top", "right"]].set_visible(False)
 # followed lets two slow ones on the same approach be mixed up. A tracker that knows velocities does
 # better at this.
 plt.show()
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_aircraft_1.png"

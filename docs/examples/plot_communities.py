@@ -144,4 +144,5 @@ ax.scatter(*place[elsewhere].T, s=110, facecolors="none", edgecolors="k", zorder
 ax.set(aspect="equal", title=f"{elsewhere.sum()} of {len(A)} teams are not where most are")
 ax.axis("off")
 plt.show()
-# sphinx_gallery_thumbnail_number = 3
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_communities_3.png"

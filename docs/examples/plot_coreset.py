@@ -54,3 +54,5 @@ for ax, (name, (rows, weights)) in zip(axes, drawn.items(), strict=True):
     ax.scatter(*fits[name].cluster_centers_.T, c="black", marker="x", linewidths=1)
     ax.set(title=f"{name}: {fits[name].n_clusters_} clusters", aspect="equal")
 plt.show()
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_coreset_1.png"

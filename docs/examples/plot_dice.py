@@ -128,4 +128,5 @@ ax.plot(path.n_components, path.error, "o-")
 ax.set(xlabel="number of features", ylabel="squared error")
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
-# sphinx_gallery_thumbnail_number = 4
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_dice_4.png"

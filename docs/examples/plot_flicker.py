@@ -158,3 +158,5 @@ for ax, label in zip(axes[:, 0], (f"frame {worst}", f"frame {worst + 1}", "chang
 for ax in axes.flat:
     ax.set(xticks=[], yticks=[])
 plt.show()
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_flicker_1.png"

@@ -166,3 +166,5 @@ for row, labels, name in zip(
         ax.set_title(f"{name}, step {step + 1}", fontsize=9)
 axes[1, 1].set_xlabel("place")
 plt.show()
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_gaussian_processes_1.png"

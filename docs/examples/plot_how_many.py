@@ -117,4 +117,5 @@ print(f"lam_ {model.lam_:.0f}, the largest squared distance from the mean {farth
 again = DPMeans(lam=model.lam_, init=model.cluster_centers_).fit(X)
 print(f"{again.n_clusters_} clusters, {(again.labels_ != model.labels_).sum()} labels differ")
 plt.show()
-# sphinx_gallery_thumbnail_number = 1
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_how_many_1.png"

@@ -54,3 +54,5 @@ plt.show()
 alone = RobustDPMeans(random_state=0).fit(X)
 pairs = set(zip(alone.labels_.tolist(), robust.labels_[: len(X)].tolist(), strict=True))
 print(f"pairs of labels, without and with the 55 rows: {sorted(pairs)}")
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_outliers_1.png"

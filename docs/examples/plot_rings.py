@@ -143,3 +143,5 @@ for ax, labels, name in zip(
     ax.set(title=name, ylabel="first coordinate")
 axes[1].set_xlabel("step")
 plt.show()
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_rings_1.png"

@@ -94,3 +94,5 @@ ax.set(xlabel="lam_switch", ylabel="switches")
 ax.legend()
 
 plt.show()
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_segments_1.png"

@@ -196,4 +196,5 @@ for line, row in zip(axes, rows, strict=True):
         sign = "=" if ax is line[2] else "+"
         ax.text(-10, 33, sign, fontsize=12, ha="center")
 plt.show()
-# sphinx_gallery_thumbnail_number = 5
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_tabletop_5.png"

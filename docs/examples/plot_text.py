@@ -124,4 +124,5 @@ new = vectorizer.transform(["Sort the frequencies of a discrete Fourier transfor
 labels, cosines = model.predict(new, return_cosines=True)
 print(f"{typical(labels[0], 6)} (cosine {cosines[0]:.2f})")
 plt.show()
-# sphinx_gallery_thumbnail_number = 1
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_text_1.png"

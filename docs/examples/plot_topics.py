@@ -113,3 +113,5 @@ plt.show()
 
 kmeans = model.to_sklearn_kmeans()
 print(f"same labels: {np.mean(kmeans.predict(X) == model.predict(X)):.0%}")
+
+# sphinx_gallery_thumbnail_path = "examples_built/panels/plot_topics_1.png"
