@@ -85,7 +85,7 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"smallvar {release}"
-html_logo = "_static/logo.svg"  # drawn by tools/logo.py, like the others
+html_logo = "_static/logo.svg"
 html_favicon = "_static/icon.svg"
 html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
 html_theme_options = {

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import struct
 from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -214,25 +213,3 @@ def test_the_readme_is_short():
 def test_no_page_is_too_long():
     lengths = {page.name: len(page.read_text(encoding="utf-8").split()) for page in PAGES}
     assert {name: length for name, length in lengths.items() if length > WORDS} == {}
-
-
-# Pictures that tools/logo.py draws
-
-
-@pytest.fixture(scope="module")
-def logo():
-    pytest.importorskip("matplotlib")
-    return script("tools/logo.py")
-
-
-def test_badges_are_of_this_version(logo):
-    said = logo.badges()
-    assert said["version"] == smallvar.__version__
-    for name, value in said.items():
-        drawn = (logo.FOLDER / f"badge_{name}.svg").read_text(encoding="utf-8")
-        assert drawn == logo.badge(name, value)
-
-
-def test_the_social_preview_has_the_usual_size():
-    head = (DOCS / "_static/social.png").read_bytes()[:24]
-    assert struct.unpack(">II", head[16:]) == (1280, 640)

@@ -73,10 +73,6 @@ def test_what_this_build_cannot_do_fails(regressions):
         regressions.compare("old", "new", ["a"], run)
 
 
-def test_every_fit_has_its_name(regressions):
-    assert tuple(regressions.cases()) == regressions.NAMES
-
-
 def test_the_fits_run(regressions):
     results = regressions.measure(["automatic", "features", "graph"], True)
     assert results["automatic"]["quality"][0] == 5

@@ -1,11 +1,11 @@
-"""Compare two builds: CPU time, peak memory and quality of twelve fits, one of each family.
+"""Compare two builds by the twelve fits of asv_bench/benchmarks/fits.py, one of each family.
 
     python tools/regressions.py [--limit RATIO] BEFORE AFTER
 
 runs the fits with the smallvar in the folder BEFORE and with that in AFTER, in turns, each time in
-a new process on one thread, and prints a table. The exit status is 1 where a fit has become slower:
-where the least CPU time of AFTER is more than RATIO (LIMIT) times that of BEFORE in each of ROUNDS
-rounds. A fit that is within the limit in one round is not run in the next: noise does not make it
+a new process on one thread, and prints a table of CPU time, peak memory and quality. The exit
+status is 1 where a fit has become slower: where the least CPU time of AFTER is more than RATIO
+(LIMIT) times that of BEFORE in each of ROUNDS rounds. A fit that is within the limit in one round is not run in the next: noise does not make it
 fail. A fit that BEFORE does not have, or cannot do, is named and passed over.
 
 ``.ci/run`` calls it with the commit before and the present one, and, with a lower limit, with the
@@ -13,6 +13,8 @@ last release and the present one: several commits may each add a little. See doc
 """
 
 import argparse
+import functools
+import importlib
 import json
 import os
 import statistics
@@ -21,108 +23,17 @@ import sys
 import time
 import tracemalloc
 import warnings
+from pathlib import Path
 
 LIMIT = 1.5  # ratio of the least CPU times from which a fit counts as slower, by default
 ROUNDS, TURNS, REPEATS = 3, 3, 3  # rounds; processes of each build in a round; fits of each in one
-NAMES = (
-    *("given penalty", "automatic", "batches", "directions", "counts", "shapes", "features"),
-    *("data sets", "moving", "segments", "kernels", "graph"),
-)
 LEAST = 0.02  # seconds that a measurement lasts at least: shorter fits are repeated within it
 
 
-def cases():
-    """The fits by name: functions that make the data and return a fit without arguments."""
-    import numpy as np
-
-    import smallvar as sv
-
-    rng = np.random.default_rng(0)
-
-    def blobs(n, d, k):
-        centers = rng.uniform(-1, 1, size=(k, d)) * 6 * k ** (1 / d)
-        return centers[rng.integers(k, size=n)] + rng.normal(size=(n, d))
-
-    def steps(n_steps, n):
-        centers = 6 * rng.normal(size=(8, 2))
-        for _ in range(n_steps):
-            centers = centers + 0.1 * rng.normal(size=centers.shape)
-            yield centers[rng.integers(8, size=n)] + 0.3 * rng.normal(size=(n, 2))
-
-    def given_penalty():
-        X = blobs(20_000, 16, 50)
-        return lambda: sv.DPMeans(lam=100.0, n_threads=1).fit(X)
-
-    def automatic():
-        X = blobs(1_000, 2, 5)
-        return lambda: sv.DPMeans(n_threads=1, random_state=0).fit(X)
-
-    def batches():
-        X = blobs(20_000, 8, 20)
-
-        def fit():
-            model = sv.MiniBatchDPMeans(lam=80.0, n_threads=1, random_state=0)
-            for first in range(0, len(X), 100):
-                model.partial_fit(X[first : first + 100])
-            return model
-
-        return fit
-
-    def directions():
-        X = blobs(10_000, 32, 20)
-        return lambda: sv.SphericalDPMeans(min_cosine=0.7, n_threads=1, random_state=0).fit(X)
-
-    def counts():
-        X = rng.poisson(np.exp(blobs(5_000, 8, 10) / 4)).astype(float)
-        return lambda: sv.BregmanDPMeans(
-            divergence="kl", lam=40.0, n_threads=1, random_state=0
-        ).fit(X)
-
-    def shapes():
-        X = blobs(5_000, 4, 8)
-        return lambda: sv.MahalanobisMeans(n_clusters=8, random_state=0).fit(X)
-
-    def features():
-        A = rng.normal(size=(6, 16))
-        X = (rng.random((500, 6)) < 0.3) @ A + 0.2 * rng.normal(size=(500, 16))
-        return lambda: sv.KFeatures(6, n_init=2, n_threads=1, random_state=0).fit(X)
-
-    def data_sets():
-        X, groups = blobs(10_000, 8, 20), np.repeat(np.arange(100), 100)
-        model = sv.HDPMeans(lam_local=60.0, lam_global=60.0, n_threads=1, random_state=0)
-        return lambda: model.fit(X, groups=groups)
-
-    def moving():
-        record = list(steps(40, 200))
-
-        def fit():
-            model = sv.DynamicMeans(lam=4.0, n_threads=1, random_state=0)
-            for X in record:
-                model.partial_fit(X)
-            return model
-
-        return fit
-
-    def segments():
-        X = np.repeat(blobs(60, 4, 6), 40, axis=0) + 0.3 * rng.normal(size=(2_400, 4))
-        return lambda: sv.SegmentMeans(n_threads=1).fit(X)
-
-    def kernels():
-        X = blobs(800, 4, 8)
-        return lambda: sv.KernelDPMeans(lam=0.5, gamma=0.05).fit(X)
-
-    def graph():
-        groups = rng.integers(20, size=1_000)
-        same = groups[:, None] == groups
-        A = np.triu(rng.random((1_000, 1_000)) < np.where(same, 0.2, 0.002), 1)
-        A = (A + A.T).astype(float)
-        return lambda: sv.PenalizedCut(random_state=0).fit(A)
-
-    functions = (
-        *(given_penalty, automatic, batches, directions, counts, shapes, features, data_sets),
-        *(moving, segments, kernels, graph),
-    )
-    return {function.__name__.replace("_", " "): function for function in functions}
+def benchmarks():
+    """The module with the fits, in asv_bench."""
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "asv_bench"))
+    return importlib.import_module("benchmarks.fits")
 
 
 def seconds(fit):
@@ -140,26 +51,19 @@ def seconds(fit):
     return min(times)
 
 
-def quality(model):
-    """The number of clusters or features, and the objective."""
-    names = ("n_clusters_", "n_components_", "n_states_")
-    number = next((getattr(model, name) for name in names if hasattr(model, name)), None)
-    objective = getattr(model, "objective_", None)
-    return None if number is None else int(number), None if objective is None else float(objective)
-
-
 def measure(names, full):
-    """Measure these fits in this process: a dictionary, with a text for what cannot be done.
+    """Measure these fits in this process: a dictionary, with a text for what fails.
 
     ``full``: memory and quality, too.
     """
     warnings.simplefilter("ignore")
-    results = {}
+    results, fits = {}, benchmarks()
     for name in names:
         try:
-            fit = cases()[name]()  # with new random numbers for each, whichever are chosen
+            X, _, estimator = fits.FAMILIES[name]()
+            fit = functools.partial(estimator.fit, X)
             model = fit()  # what is made once is made now
-            results[name] = {"seconds": seconds(fit), "quality": quality(model)}
+            results[name] = {"seconds": seconds(fit), "quality": fits.quality(model)}
             if full:
                 tracemalloc.start()
                 fit()
@@ -252,8 +156,10 @@ def main():
     if len(arguments.folders) != 2:
         parser.error("two folders are needed: BEFORE and AFTER")
     before, after = arguments.folders
-    slower, missing, results = compare(before, after, NAMES, limit=arguments.limit)
-    print("\n".join(table(before, after, NAMES, results)))
+    sys.path.insert(0, after)
+    names = list(benchmarks().FAMILIES)
+    slower, missing, results = compare(before, after, names, limit=arguments.limit)
+    print("\n".join(table(before, after, names, results)))
     for name, text in missing.items():
         print(f"{name}: not in {before} ({text})")
     if slower:

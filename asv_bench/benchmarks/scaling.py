@@ -44,10 +44,7 @@ from smallvar import (
     TopicMeans,
 )
 
-from .common import blobs, penalty
-from .graph import planted as planted_graph
-from .hdp import Bound
-from .segments import record
+from .data import Bound, blobs, communities, penalty, record
 
 
 def cases(base, rows, columns, clusters):
@@ -398,7 +395,9 @@ class DataSets(Scaling):
         return centers[truth] + rng.standard_normal((n, d)), truth
 
     def ours(self, n, d, k):
-        return Bound(HDPMeans(lam_local=penalty(d), lam_global=penalty(d), n_threads=1), self.sets)
+        return Bound(
+            HDPMeans(lam_local=penalty(d), lam_global=penalty(d), n_threads=1), groups=self.sets
+        )
 
     def rival(self, n, d, k):
         return KMeans(k, n_init=1, random_state=0)
@@ -440,7 +439,7 @@ class Steps(Scaling):
         model = DynamicMeans(
             lam=penalty(d), t_q=5, k_tau=1.05, n_init=1, random_state=0, n_threads=1
         )
-        return BoundTimes(model, self.times)
+        return Bound(model, times=self.times)
 
     def rival(self, n, d, k):
         return PerStep(KMeans(k, n_init=1, random_state=0), self.times)
@@ -452,14 +451,6 @@ class Steps(Scaling):
         return float(np.mean([normalized_mutual_info_score(*pair) for pair in pairs]))
 
     track_quality.unit = "NMI"
-
-
-class BoundTimes(Bound):
-    """An estimator whose fit knows the times."""
-
-    def fit(self, X):
-        """Fit and return the model."""
-        return self.model.fit(X, times=self.group)
 
 
 def kernel_penalty(d):
@@ -509,7 +500,9 @@ class KernelSets(DataSets):
 
     def ours(self, n, d, k):
         lam = 0.7 * kernel_penalty(d)  # twice that is less than 1, or no point leaves the mean
-        return Bound(KernelHDPMeans(lam_local=lam, lam_global=lam, gamma=0.03 / d), self.sets)
+        return Bound(
+            KernelHDPMeans(lam_local=lam, lam_global=lam, gamma=0.03 / d), groups=self.sets
+        )
 
     def rival(self, n, d, k):
         return spectral_clustering(k, d)
@@ -528,7 +521,7 @@ class KernelSteps(Steps):
     def tracker(self, kind, lam, d):
         """Return the estimator, bound to the times."""
         model = kind(lam=lam, t_q=5, k_tau=1.05, gamma=0.03 / d, n_init=1, random_state=0)
-        return BoundTimes(model, self.times)
+        return Bound(model, times=self.times)
 
     def rival(self, n, d, k):
         return PerStep(spectral_clustering(k, d), self.times)
@@ -577,7 +570,7 @@ class Graphs(Scaling):
             self.X = networkx.from_scipy_sparse_array(self.X)
 
     def data(self, n, d, k):
-        return planted_graph(n * d // 2, k, d)
+        return communities(n * d // 2, k, d)
 
     def ours(self, n, d, k):
         return PenalizedCut(lam=None, n_init=1, random_state=0)

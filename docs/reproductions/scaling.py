@@ -34,7 +34,7 @@ import numpy as np
 
 BENCH = Path(__file__).resolve().parents[2] / "asv_bench"
 sys.path.insert(0, str(BENCH))
-from benchmarks.hdp import Bound  # noqa: E402
+from benchmarks.data import Bound  # noqa: E402
 from benchmarks.scaling import FAMILIES, short  # noqa: E402
 
 AXES = ("rows", "columns", "clusters")
@@ -105,7 +105,7 @@ def with_default(family):
 def without_arguments(estimator):
     """The estimator without what it could be told of the clusters."""
     if isinstance(estimator, Bound):
-        return type(estimator)(without_arguments(estimator.model), estimator.group)
+        return Bound(without_arguments(estimator.model), **estimator.given)
     given = estimator.get_params()
     return type(estimator)(**{name: given[name] for name in KEPT if name in given})
 

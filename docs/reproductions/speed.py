@@ -22,7 +22,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import numpy as np
 import scaling
-from benchmarks.common import blobs
+from benchmarks.data import blobs
 from benchmarks.scaling import Points
 from sklearn.cluster import HDBSCAN, KMeans, MiniBatchKMeans
 from sklearn.metrics import adjusted_rand_score
