@@ -5,8 +5,9 @@
 runs the fits with the smallvar in the folder BEFORE and with that in AFTER, in turns, each time in
 a new process on one thread, and prints a table of CPU time, peak memory and quality. The exit
 status is 1 where a fit has become slower: where the least CPU time of AFTER is more than RATIO
-(LIMIT) times that of BEFORE in each of ROUNDS rounds. A fit that is within the limit in one round is not run in the next: noise does not make it
-fail. A fit that BEFORE does not have, or cannot do, is named and passed over.
+(LIMIT) times that of BEFORE in each of ROUNDS rounds. A fit that is within the limit in one round
+is not run in the next: noise does not make it fail. A fit that BEFORE does not have, or cannot do,
+is named and passed over.
 
 ``.ci/run`` calls it with the commit before and the present one, and, with a lower limit, with the
 last release and the present one: several commits may each add a little. See docs/benchmarks.rst.
